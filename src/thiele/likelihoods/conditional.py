@@ -1,0 +1,109 @@
+r"""Likelihoods that are linear and Gaussian in some latents once the others are known.
+
+    y | z, g ~ N(a(g)' z, s(g)),    f = (z, g)
+
+Given g, everything about z is in closed form, so only the g part is integrated numerically. With the Cholesky factor
+of the covariance taken with g first, g = m_g + C_gg x and z | x ~ N(m_z + C_zg x, C_zz C_zz'), x ~ N(0, I): no inverse,
+and nothing breaks when the covariance is singular.
+
+`quadrature` is applied in as many dimensions as there are g; `None` takes the default of that dimension. The plain
+integral over all latents is `thiele.quadrature.expectation(lambda f: likelihood.log_prob(y, f), mean, var, rule)`.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+from jaxtyping import Array, Float
+
+from thiele.likelihoods.base import AbstractContinuous
+from thiele.likelihoods.quantiles import REAL_LINE, Interval
+from thiele.likelihoods.special import expected_normal_log_density, log_expected_normal_power, normal_log_density
+from thiele.quadrature import (
+    AbstractQuadrature,
+    log_weighted_sum,
+    semidefinite_cholesky,
+    standard_nodes,
+    weighted_sum,
+)
+
+
+class Conditionals(NamedTuple):
+    """y | g ~ N(mean, noise + spread) at each quadrature node, where `spread` is what z | g contributes."""
+
+    mean: Float[Array, " n"]
+    noise: Float[Array, " n"]
+    spread: Float[Array, " n"]
+    weights: np.ndarray
+
+
+class AbstractConditionallyGaussian(AbstractContinuous):
+    """y | f ~ N(a(g)' z, s(g)) with f = (z, g), z the first `linear` latents."""
+
+    support: ClassVar[Interval] = REAL_LINE
+
+    @property
+    @abc.abstractmethod
+    def linear(self) -> int:
+        """How many latents, the first ones, enter linearly."""
+
+    @abc.abstractmethod
+    def loadings(self, g: Array) -> Array:
+        """a(g), one number for each linear latent."""
+
+    @abc.abstractmethod
+    def noise(self, g: Array) -> Array:
+        """s(g), the variance of y given all latents."""
+
+    def log_prob(self, y, f):
+        return normal_log_density(y - self.conditional_mean(f), self.conditional_variance(f))
+
+    def conditional_mean(self, f):
+        return jnp.dot(self.loadings(f[self.linear :]), f[: self.linear])
+
+    def conditional_variance(self, f):
+        return self.noise(f[self.linear :])
+
+    def cdf(self, y, f):
+        return ndtr((y - self.conditional_mean(f)) / jnp.sqrt(self.conditional_variance(f)))
+
+    def sample(self, key, f):
+        return self.conditional_mean(f) + jnp.sqrt(self.conditional_variance(f)) * jax.random.normal(key, dtype=f.dtype)
+
+    def _given_nonlinear(self, mean: Array, var: Array, quadrature: AbstractQuadrature | None) -> Conditionals:
+        rest = self.latents - self.linear
+        order = np.r_[self.linear : self.latents, : self.linear]
+        mean, var = mean[order], var[np.ix_(order, order)]
+        factor = semidefinite_cholesky(var)
+        nodes, weights = standard_nodes(rest, factor.dtype, quadrature)
+
+        def at(x):
+            g = mean[:rest] + factor[:rest, :rest] @ x
+            z = mean[rest:] + factor[rest:, :rest] @ x
+            a = self.loadings(g)
+            return jnp.dot(a, z), self.noise(g), jnp.sum(jnp.square(a @ factor[rest:, rest:]))
+
+        means, noises, spreads = jax.vmap(at)(nodes)
+        return Conditionals(means, noises, spreads, weights)
+
+    def expected_log_prob(self, y, mean, var, quadrature=None):
+        q = self._given_nonlinear(mean, var, quadrature)
+        return weighted_sum(expected_normal_log_density(y - q.mean, q.noise, q.spread), q.weights)
+
+    def log_expected_power(self, y, mean, var, power, quadrature=None):
+        q = self._given_nonlinear(mean, var, quadrature)
+        return log_weighted_sum(log_expected_normal_power(y - q.mean, q.noise, q.spread, power), q.weights)
+
+    def predict_mean_var(self, mean, var, quadrature=None):
+        q = self._given_nonlinear(mean, var, quadrature)
+        first = weighted_sum(q.mean, q.weights)
+        return first, weighted_sum(q.noise + q.spread + jnp.square(q.mean - first), q.weights)
+
+    def predictive_cdf(self, y, mean, var, quadrature=None):
+        q = self._given_nonlinear(mean, var, quadrature)
+        return weighted_sum(ndtr((y - q.mean) / jnp.sqrt(q.noise + q.spread)), q.weights)
