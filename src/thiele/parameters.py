@@ -3,12 +3,14 @@ r"""Hyperparameters: natural values in the fields, constraints as metadata, one 
 A module that has hyperparameters derives from `Parametric` and declares them with `positive`, `real`, `between` or
 `increasing`. Its fields always hold values on the natural scale. `unconstrain(model)` lists the values that are free
 to move as one real vector; `constrain(model, vector)` puts such a vector back. A user holds a value with `fixed(1.0)`
-and states a belief about it with `param(1.0, prior=...)`, wherever a plain number is accepted.
+and states a belief about it with `param(1.0, prior=...)`, wherever a plain number is accepted. A value that the user
+left at its default is marked automatic: learning may start it from the data, in the units that the field declares.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -60,21 +62,37 @@ INCREASING = Constraint(
 )
 
 
-def _declare(constraint: Constraint, default: Any) -> Any:
-    settings: dict[str, Any] = {"metadata": {"constraint": constraint}}
+class Unit(enum.Enum):
+    """What a hyperparameter is measured in, for starting values and for showing it."""
+
+    TIME = "time"
+    RATE = "1/time"
+    LATENT = "latent function"
+    VARIANCE = "variance of the latent function"
+    NONE = ""
+
+
+class Default(NamedTuple):
+    """A value that nobody asked for: the default of a field."""
+
+    value: Any
+
+
+def _declare(constraint: Constraint, default: Any, unit: Unit = Unit.NONE) -> Any:
+    settings: dict[str, Any] = {"metadata": {"constraint": constraint, "unit": unit}}
     if default is not dataclasses.MISSING:
-        settings["default"] = default
+        settings["default"] = Default(default)
     return eqx.field(**settings)
 
 
-def positive(default: Any = dataclasses.MISSING) -> Any:
+def positive(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE) -> Any:
     """Declare a hyperparameter that is greater than zero."""
-    return _declare(POSITIVE, default)
+    return _declare(POSITIVE, default, unit)
 
 
-def real(default: Any = dataclasses.MISSING) -> Any:
+def real(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE) -> Any:
     """Declare a hyperparameter that may be any number."""
-    return _declare(REAL, default)
+    return _declare(REAL, default, unit)
 
 
 def between(low: float, high: float, default: Any = dataclasses.MISSING) -> Any:
@@ -91,8 +109,9 @@ class Mark(NamedTuple):
     """What a user said of one hyperparameter beyond its value."""
 
     name: str
-    fixed: bool
-    prior: Prior | None
+    fixed: bool = False
+    prior: Prior | None = None
+    automatic: bool = False
 
 
 class param(NamedTuple):  # noqa: N801 - reads as a function where it is used: lengthscale=th.param(4.0, prior=...)
@@ -117,10 +136,10 @@ class Parametric(eqx.Module):
         marks = []
         for field in parameter_fields(self):
             given = getattr(self, field.name)
-            if not isinstance(given, param):
-                given = param(given)
-            if given.fixed or given.prior is not None:
-                marks.append(Mark(field.name, given.fixed, given.prior))
+            automatic = isinstance(given, Default)
+            given = given if isinstance(given, param) else param(given.value if automatic else given)
+            if given.fixed or given.prior is not None or automatic:
+                marks.append(Mark(field.name, given.fixed, given.prior, automatic))
             value = _checked(given.value, field, type(self).__name__)
             object.__setattr__(self, field.name, value)
         object.__setattr__(self, "marks", tuple(marks))
@@ -131,7 +150,7 @@ class Parametric(eqx.Module):
 
 
 def _show(value: Any) -> str:
-    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+    if isinstance(value, (np.ndarray, jax.Array)) and not isinstance(value, jax.core.Tracer):
         return np.array2string(np.asarray(value), precision=6, separator=", ", threshold=8)
     return repr(value)
 
@@ -161,8 +180,10 @@ class Parameter(NamedTuple):
     path: tuple[str | int, ...]
     value: Array
     constraint: Constraint
+    unit: Unit
     fixed: bool
     prior: Prior | None
+    automatic: bool
 
     @property
     def name(self) -> str:
@@ -181,8 +202,9 @@ def parameters(model: Any, path: tuple[str | int, ...] = ()) -> Iterator[Paramet
             value = getattr(model, field.name)
             here = (*path, field.name)
             if "constraint" in field.metadata:
-                mark = said.get(field.name, Mark(field.name, False, None))
-                yield Parameter(here, value, field.metadata["constraint"], mark.fixed, mark.prior)
+                mark = said.get(field.name, Mark(field.name))
+                rules = field.metadata["constraint"], field.metadata["unit"]
+                yield Parameter(here, value, *rules, mark.fixed, mark.prior, mark.automatic)
             else:
                 yield from parameters(value, here)
 
@@ -195,6 +217,30 @@ def _at(model: Any, path: tuple[str | int, ...]) -> Any:
     for step in path:
         model = model[step] if isinstance(step, int) else getattr(model, step)
     return model
+
+
+def replace(model: M, values: dict[str, ArrayLike]) -> M:
+    """`model` with some hyperparameters set by name, as `parameters` names them; what was said of them stays."""
+    chosen = [p for p in parameters(model) if p.name in values]
+    if unknown := set(values) - {p.name for p in chosen}:
+        known = ", ".join(f"`{p.name}`" for p in parameters(model))
+        raise ValueError(f"this model has no hyperparameter {sorted(unknown)}; it has {known}")
+    arrays = [float64(values[p.name]) for p in chosen]
+    return eqx.tree_at(lambda m: [_at(m, p.path) for p in chosen], model, arrays) if chosen else model
+
+
+def settled(model: Any) -> Any:
+    """`model` with no value marked automatic any more: what has been learnt is not to be guessed again."""
+    if isinstance(model, tuple):
+        return type(model)(settled(item) for item in model) if type(model) is tuple else model
+    if not isinstance(model, Parametric):
+        return model
+    copy = object.__new__(type(model))
+    for field in dataclasses.fields(model):
+        object.__setattr__(copy, field.name, settled(getattr(model, field.name)))
+    marks = [mark._replace(automatic=False) for mark in model.marks]
+    object.__setattr__(copy, "marks", tuple(m for m in marks if m != Mark(m.name)))
+    return copy
 
 
 @double_precision
@@ -221,6 +267,6 @@ def constrain(model: M, vector: Float[Array, " free"]) -> M:
 
 @double_precision
 def log_prior(model: Parametric) -> Float[Array, ""]:
-    """The sum of the priors' log densities at the model's natural values, without a Jacobian; 0 where none is stated."""
+    """The sum of the priors' log densities at the natural values, without a Jacobian; 0 where none is stated."""
     terms = [jnp.sum(p.prior.log_prob(p.value)) for p in parameters(model) if p.prior is not None]
     return sum(terms, start=jnp.zeros((), jnp.float64))

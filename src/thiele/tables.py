@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+Times = Float[Array, "*times"]
 Entry = Float[Array, "count *times"] | None
 Table = tuple[tuple[Entry, ...], ...]
 Stack = Float[Array, "count dim dim *times"] | Table
@@ -22,12 +23,12 @@ def table(rows: Sequence[Sequence[Entry]]) -> Table:
     return tuple(tuple(row) for row in rows)
 
 
-def along(values: Float[Array, "..."], times: Float[Array, "*times"]) -> Float[Array, "..."]:
+def along(values: Float[Array, "..."], times: Times) -> Float[Array, "..."]:
     """`values` with one axis of length 1 appended for each axis of `times`, so that the two broadcast."""
     return jnp.reshape(values, (*jnp.shape(values), *(1,) * jnp.ndim(times)))
 
 
-def diagonal(values: Sequence[Float[Array, " count"]], times: Float[Array, "*times"]) -> Table:
+def diagonal(values: Sequence[Float[Array, " count"]], times: Times) -> Table:
     """The same diagonal matrices at all `times`."""
     entries = [jnp.broadcast_to(along(value, times), (*jnp.shape(value), *jnp.shape(times))) for value in values]
     return table([[entry if i == j else None for j in range(len(entries))] for i, entry in enumerate(entries)])
@@ -85,7 +86,7 @@ def kron(a: Table, b: Table) -> Table:
     return table([[_outer(x, y) for x in arow for y in brow] for arow in a for brow in b])
 
 
-def empty(count: int, dim: int, times: Float[Array, "*times"]) -> Table:
+def empty(count: int, dim: int, times: Times) -> Table:
     """Zero matrices whose structure is all zero but for one stored entry, which carries the shape."""
     none = jnp.zeros((count, *jnp.shape(times)), jnp.result_type(float))
     return table([[none if i == j == 0 else None for j in range(dim)] for i in range(dim)])

@@ -8,15 +8,15 @@ from jaxtyping import Array, Float
 
 from thiele.kernels.kernel import AbstractScalarKernel, lag
 from thiele.kernels.matern import half_integer, matern_block, matern_correlation
-from thiele.parameters import positive
+from thiele.parameters import Unit, positive
 from thiele.sde import AbstractBlock, Rotation, product
 
 
 class Cosine(AbstractScalarKernel):
     """k(τ) = σ² cos(ωτ): a sinusoid of angular frequency ω with random amplitude and phase."""
 
-    variance: Array = positive(default=1.0)
-    frequency: Array = positive(default=1.0)
+    variance: Array = positive(default=1.0, unit=Unit.VARIANCE)
+    frequency: Array = positive(default=1.0, unit=Unit.RATE)
 
     def covariance(self, t: Float[Array, "*times"], s: Float[Array, "*times"]) -> Float[Array, "*times"]:
         return self.variance * jnp.cos(self.frequency * lag(t, s))
@@ -28,9 +28,9 @@ class Cosine(AbstractScalarKernel):
 class Subband(AbstractScalarKernel):
     """k(τ) = σ² cos(ωτ) Matérn(τ; ℓ, order): a band of frequencies around ω, as wide as 1/ℓ."""
 
-    variance: Array = positive(default=1.0)
-    lengthscale: Array = positive(default=1.0)
-    frequency: Array = positive(default=1.0)
+    variance: Array = positive(default=1.0, unit=Unit.VARIANCE)
+    lengthscale: Array = positive(default=1.0, unit=Unit.TIME)
+    frequency: Array = positive(default=1.0, unit=Unit.RATE)
     order: float = eqx.field(static=True, default=0.5)
 
     def __check_init__(self) -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from thiele.parameters import param
+from thiele.parameters import Default, param
 
 TOLERANCE = 1e-6  # of the variance, at the lengthscale given
 TOLERANCE_AT_HALF = 1e-3  # of the variance, if learning should halve the lengthscale
@@ -34,13 +34,22 @@ def scaled_bessel(orders: int, x: Float[Array, ""]) -> Float[Array, " orders_and
         return ratio, ratio
 
     _, ratios = jax.lax.scan(down, start, jnp.arange(top, 0, -1, dtype=x.dtype))
-    return jax.scipy.special.i0e(x) * jnp.concatenate([jnp.ones(1), jnp.cumprod(ratios[::-1][:orders])])
+    return _scaled_bessel_zero(x) * jnp.concatenate([jnp.ones(1), jnp.cumprod(ratios[::-1][:orders])])
 
 
 def harmonic_weights(harmonics: int, lengthscale: Float[Array, ""]) -> Float[Array, " harmonics_and_zero"]:
     """w_0 … w_harmonics; they are positive and all of them together add up to 1."""
     doubled = np.array([1.0] + [2.0] * harmonics)
     return doubled * scaled_bessel(harmonics, 1.0 / lengthscale**2)
+
+
+def _scaled_bessel_zero(x: Float[Array, ""]) -> Float[Array, ""]:
+    """e^{-x} I_0(x) = (1/2π) ∫ exp(x (cos θ - 1)) dθ: the trapezium rule is exact up to I_512.
+
+    The function of that name in JAX is expanded when the caller compiles, outside of the scope of double precision.
+    """
+    nodes = 2.0 * np.pi * np.arange(512) / 512
+    return jnp.mean(jnp.exp(x * jnp.asarray(np.cos(nodes) - 1.0)))
 
 
 def harmonic_sum(weights: Float[Array, " harmonics_and_zero"], angle: Float[Array, "*times"]) -> Float[Array, "*times"]:
@@ -54,7 +63,7 @@ def resolve_harmonics(harmonics: Any, lengthscale: Any, owner: str) -> int:
         if isinstance(harmonics, bool) or not isinstance(harmonics, (int, np.integer)) or harmonics < 1:
             raise ValueError(f"`harmonics` of {owner} must be a positive integer or None, got {harmonics!r}")
         return int(harmonics)
-    value = lengthscale.value if isinstance(lengthscale, param) else lengthscale
+    value = lengthscale.value if isinstance(lengthscale, (param, Default)) else lengthscale
     if isinstance(value, jax.core.Tracer):
         raise ValueError(
             f"`harmonics` of {owner} must be stated where `lengthscale` is traced by JAX: the number of states "

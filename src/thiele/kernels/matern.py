@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from thiele.kernels.kernel import AbstractScalarKernel, lag
-from thiele.parameters import positive
+from thiele.parameters import Unit, positive
 from thiele.sde import AbstractBlock, Cascade
 
 
@@ -16,8 +16,8 @@ class AbstractMatern(AbstractScalarKernel):
     r"""k(τ) = σ² e^{-λ|τ|} × a polynomial of degree p in λ|τ|,  λ = √(2p+1)/ℓ; p times differentiable paths."""
 
     p: eqx.AbstractClassVar[int]
-    variance: Array = positive(default=1.0)
-    lengthscale: Array = positive(default=1.0)
+    variance: Array = positive(default=1.0, unit=Unit.VARIANCE)
+    lengthscale: Array = positive(default=1.0, unit=Unit.TIME)
 
     def covariance(self, t: Float[Array, "*times"], s: Float[Array, "*times"]) -> Float[Array, "*times"]:
         return self.variance * matern_correlation(self.p, self.lengthscale, lag(t, s))

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from thiele.kernels.harmonics import harmonic_sum, harmonic_weights, resolve_harmonics
 from thiele.kernels.kernel import AbstractScalarKernel, lag
 from thiele.kernels.matern import half_integer, matern_block, matern_correlation
-from thiele.parameters import Parametric, positive
+from thiele.parameters import Parametric, Unit, positive
 from thiele.precision import double_precision
 from thiele.sde import AbstractBlock, Level, Rotation, product
 
@@ -24,9 +24,9 @@ class Periodic(AbstractScalarKernel):
     series, which is what the state-space form has too.
     """
 
-    variance: Array = positive(default=1.0)
+    variance: Array = positive(default=1.0, unit=Unit.VARIANCE)
     lengthscale: Array = positive(default=1.0)
-    period: Array = positive(default=1.0)
+    period: Array = positive(default=1.0, unit=Unit.TIME)
     harmonics: int | None = eqx.field(static=True, default=None)
 
     def __post_init__(self) -> None:
@@ -53,10 +53,10 @@ class QuasiPeriodic(AbstractScalarKernel):
     `decay` is the lengthscale of the change, in units of time; for `harmonics` see `Periodic`.
     """
 
-    variance: Array = positive(default=1.0)
+    variance: Array = positive(default=1.0, unit=Unit.VARIANCE)
     lengthscale: Array = positive(default=1.0)
-    period: Array = positive(default=1.0)
-    decay: Array = positive(default=1.0)
+    period: Array = positive(default=1.0, unit=Unit.TIME)
+    decay: Array = positive(default=1.0, unit=Unit.TIME)
     order: float = eqx.field(static=True, default=0.5)
     harmonics: int | None = eqx.field(static=True, default=None)
 

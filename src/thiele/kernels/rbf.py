@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from thiele.kernels.kernel import AbstractScalarKernel, lag
-from thiele.parameters import positive
+from thiele.parameters import Unit, positive
 from thiele.sde import AbstractBlock, Ladder, ladder_drift
 
 # An infinite ladder with couplings √1, √2, √3, … is the squared exponential itself. Cut after `order` rungs, with the
@@ -34,8 +34,8 @@ class RBF(AbstractScalarKernel):
     `approximation_error()`: 1.4e-4 σ² for the default of 6 states.
     """
 
-    variance: Array = positive(default=1.0)
-    lengthscale: Array = positive(default=1.0)
+    variance: Array = positive(default=1.0, unit=Unit.VARIANCE)
+    lengthscale: Array = positive(default=1.0, unit=Unit.TIME)
     order: int = eqx.field(static=True, default=6)
 
     def __check_init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Array, Float
 
 from thiele.kernels.kernel import AbstractScalarKernel, lag
-from thiele.parameters import positive
+from thiele.parameters import Unit, positive
 from thiele.sde import AbstractBlock, DampedOscillator, damped_waves
 
 
@@ -18,8 +18,8 @@ class SHO(AbstractScalarKernel):
     cycles, at 1/2 it is a Matern32, below it decays without ringing. Foreman-Mackey et al. (2017), equation 20.
     """
 
-    variance: Array = positive(default=1.0)
-    frequency: Array = positive(default=1.0)
+    variance: Array = positive(default=1.0, unit=Unit.VARIANCE)
+    frequency: Array = positive(default=1.0, unit=Unit.RATE)
     quality: Array = positive(default=1.0)
 
     def covariance(self, t: Float[Array, "*times"], s: Float[Array, "*times"]) -> Float[Array, "*times"]:

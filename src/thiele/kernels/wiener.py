@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from thiele.kernels.kernel import AbstractScalarKernel
-from thiele.parameters import positive
+from thiele.parameters import Unit, positive
 from thiele.sde import AbstractBlock, IntegratedRandomWalk, RandomWalk
 
 
@@ -32,7 +32,7 @@ class Wiener(AbstractScalarKernel):
     """
 
     variance: Array = positive(default=1.0)
-    initial_variance: Array = positive(default=1.0)
+    initial_variance: Array = positive(default=1.0, unit=Unit.VARIANCE)
     origin: float = eqx.field(static=True, default=0.0, converter=_origin)
 
     def covariance(self, t: Float[Array, "*times"], s: Float[Array, "*times"]) -> Float[Array, "*times"]:
@@ -51,7 +51,7 @@ class IntegratedWiener(AbstractScalarKernel):
     """
 
     variance: Array = positive(default=1.0)
-    initial_variance: Array = positive(default=1.0)
+    initial_variance: Array = positive(default=1.0, unit=Unit.VARIANCE)
     initial_slope_variance: Array = positive(default=1.0)
     origin: float = eqx.field(static=True, default=0.0, converter=_origin)
 

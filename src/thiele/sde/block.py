@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from thiele.precision import double_precision, float64
-from thiele.tables import Stack, Table, as_array
+from thiele.tables import Stack, Table, Times, as_array
 
 
 class AbstractBlock(eqx.Module):
@@ -40,20 +40,18 @@ class AbstractBlock(eqx.Module):
         """L Qc L'; for a process with an origin, the diffusion to the right of it."""
 
     @abstractmethod
-    def covariance(self, t: Float[Array, "*times"]) -> Table:
+    def covariance(self, t: Times) -> Table:
         """P(t), the prior covariance of the state at time `t`."""
 
     @abstractmethod
-    def functions(self, start: Float[Array, "*times"], step: Float[Array, "*times"]) -> PyTree[Array]:
+    def functions(self, start: Times, step: Times) -> PyTree[Array]:
         """The costly functions of the step (exponentials, sines, series), each to be computed once."""
 
     @abstractmethod
-    def assemble(
-        self, start: Float[Array, "*times"], step: Float[Array, "*times"], functions: PyTree[Array]
-    ) -> tuple[Table, Table]:
+    def assemble(self, start: Times, step: Times, functions: PyTree[Array]) -> tuple[Table, Table]:
         """`transition` from its `functions`, by sums and products alone."""
 
-    def transition(self, start: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[Table, Table]:
+    def transition(self, start: Times, step: Times) -> tuple[Table, Table]:
         """(A, Q) with x(start + step) = A x(start) + N(0, Q), for `step` >= 0."""
         return self.assemble(start, step, self.functions(start, step))
 
@@ -99,27 +97,25 @@ class SDE(eqx.Module):
         return rows
 
     @double_precision
-    def covariance(self, t: Float[Array, "*times"]) -> tuple[Table, ...]:
+    def covariance(self, t: Times) -> tuple[Table, ...]:
         """P(t), one table for each of `blocks`."""
         t = float64(t)
         return tuple(block.covariance(t) for block in self.blocks)
 
     @double_precision
-    def transition(
-        self, start: Float[Array, "*times"], step: Float[Array, "*times"]
-    ) -> tuple[tuple[Table, Table], ...]:
+    def transition(self, start: Times, step: Times) -> tuple[tuple[Table, Table], ...]:
         """(A, Q) of the steps from `start` to `start + step`, one pair of tables for each of `blocks`."""
         start, step = jnp.broadcast_arrays(float64(start), float64(step))
         return tuple(block.transition(start, step) for block in self.blocks)
 
     @double_precision
-    def functions(self, start: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[PyTree[Array], ...]:
+    def functions(self, start: Times, step: Times) -> tuple[PyTree[Array], ...]:
         """The costly part of `transition`, for each of `blocks`."""
         return tuple(block.functions(start, step) for block in self.blocks)
 
     @double_precision
     def assemble(
-        self, start: Float[Array, "*times"], step: Float[Array, "*times"], functions: tuple[PyTree[Array], ...]
+        self, start: Times, step: Times, functions: tuple[PyTree[Array], ...]
     ) -> tuple[tuple[Table, Table], ...]:
         """The cheap part of `transition`, for each of `blocks`."""
         both = zip(self.blocks, functions, strict=True)

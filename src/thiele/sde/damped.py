@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from thiele.sde.block import AbstractBlock
-from thiele.tables import Table, along, as_array, diagonal, scale, table
+from thiele.tables import Table, Times, along, as_array, diagonal, scale, table
 
 TERMS = 12  # of the series in θ for the noise: 0.2^TERMS/TERMS! is below rounding
 NEAR = 1e-2  # |z| below which C and S are summed: beyond it their quotients by √|z| lose at most two digits
@@ -44,18 +44,16 @@ class DampedOscillator(AbstractBlock):
     def diffusion(self) -> Float[Array, "count 2 2"]:
         return as_array(table([[None, None], [None, 2.0 * self.variance * self.frequency / self.quality]]))
 
-    def covariance(self, t: Float[Array, "*times"]) -> Table:
+    def covariance(self, t: Times) -> Table:
         return diagonal([self.variance, self.variance], t)
 
-    def functions(self, start: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[Array, Array, Array, Array]:
+    def functions(self, start: Times, step: Times) -> tuple[Array, Array, Array, Array]:
         d, theta = self._damping_and_angle(step)
         even, odd = damped_waves(d, theta)
         lost = -jnp.expm1(-2.0 * d * theta)
         return even, odd, lost, _first_noise_series(d, jnp.where(_is_short(d, theta), theta, 0.0))
 
-    def assemble(
-        self, start: Float[Array, "*times"], step: Float[Array, "*times"], functions: tuple[Array, Array, Array, Array]
-    ) -> tuple[Table, Table]:
+    def assemble(self, start: Times, step: Times, functions: tuple[Array, Array, Array, Array]) -> tuple[Table, Table]:
         """A, and I - A A' written with C² - (d² - 1) θ² S² = 1 so that every term carries the factor d.
 
         Only the first entry, of order θ³, still cancels at small steps; there its Taylor series is used.
@@ -68,7 +66,7 @@ class DampedOscillator(AbstractBlock):
         second = lost + 2.0 * d * odd * (even - d * odd)
         return A, scale(along(self.variance, step), table([[first, cross], [cross, second]]))
 
-    def _damping_and_angle(self, step: Float[Array, "*times"]) -> tuple[Array, Array]:
+    def _damping_and_angle(self, step: Times) -> tuple[Array, Array]:
         return along(0.5 / self.quality, step), along(self.frequency, step) * step
 
 

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from thiele.sde.block import AbstractBlock
 from thiele.sde.linear import discretise
-from thiele.tables import Table, along, as_table, diagonal, scale
+from thiele.tables import Table, Times, along, as_table, diagonal, scale
 
 FORGOTTEN = 40.0  # decay times of the slowest mode after which nothing of the state is left in double precision
 
@@ -47,18 +47,16 @@ class Ladder(AbstractBlock):
     def diffusion(self) -> Float[Array, "1 dim dim"]:
         return (self.variance / self.timescale * jnp.asarray(self._unit_diffusion()))[None]
 
-    def covariance(self, t: Float[Array, "*times"]) -> Table:
+    def covariance(self, t: Times) -> Table:
         return diagonal([self.variance[None]] * self.dim, t)
 
-    def functions(self, start: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[Array, Array]:
+    def functions(self, start: Times, step: Times) -> tuple[Array, Array]:
         drift = ladder_drift(self.couplings, self.damping)
         horizon = FORGOTTEN / np.min(-np.linalg.eigvals(drift).real)
         doublings = math.ceil(math.log2(2.0 * np.linalg.norm(drift, 1) * horizon))
         return discretise(drift, self._unit_diffusion(), step / self.timescale, doublings)
 
-    def assemble(
-        self, start: Float[Array, "*times"], step: Float[Array, "*times"], functions: tuple[Array, Array]
-    ) -> tuple[Table, Table]:
+    def assemble(self, start: Times, step: Times, functions: tuple[Array, Array]) -> tuple[Table, Table]:
         A, Q = functions
         return as_table(A), scale(along(self.variance, step), as_table(Q))
 

@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from thiele.tables import along
+from thiele.tables import Times, along
 
 TERMS = 16  # of a Taylor series whose argument has norm 1/2 (A) or 1 (Q, relative to its leading term)
 
 
 def discretise(
-    drift: np.ndarray, diffusion: np.ndarray, step: Float[Array, "*times"], doublings: int = 40
+    drift: np.ndarray, diffusion: np.ndarray, step: Times, doublings: int = 40
 ) -> tuple[Float[Array, "1 dim dim *times"], Float[Array, "1 dim dim *times"]]:
     """(A, Q) of the SDE with F = `drift` and L Qc L' = `diffusion`, both of shape (dim, dim), for every step.
 
@@ -44,9 +44,7 @@ def discretise(
     return of_step(step)
 
 
-def _series_and_doubling(
-    drift: np.ndarray, diffusion: np.ndarray, step: Float[Array, "*times"], doublings: int
-) -> tuple[Array, Array]:
+def _series_and_doubling(drift: np.ndarray, diffusion: np.ndarray, step: Times, doublings: int) -> tuple[Array, Array]:
     norm = float(np.linalg.norm(drift, 1))
     reduced = jnp.minimum(norm * step, 0.5 * 2.0**doublings)
     halvings = jnp.maximum(jnp.ceil(jnp.log2(jnp.maximum(2.0 * reduced, 1.0))), 0.0)
@@ -66,7 +64,7 @@ def _series_and_doubling(
     return A, Q
 
 
-def _taylor(F: np.ndarray, D: np.ndarray, step: Float[Array, "*times"]) -> tuple[Array, Array]:
+def _taylor(F: np.ndarray, D: np.ndarray, step: Times) -> tuple[Array, Array]:
     dim = F.shape[0]
     # A chain of integrators has noise of order step^(2 dim - 1): its leading term must be within the series.
     terms = 2 * dim + TERMS
@@ -88,7 +86,7 @@ def _congruence(a: Float[Array, "1 i j *times"], p: Float[Array, "1 j j *times"]
     return _matmul(_matmul(a, p), jnp.swapaxes(a, 1, 2))
 
 
-def _polynomial(coefficients: list[np.ndarray], step: Float[Array, "*times"]) -> Float[Array, "1 dim dim *times"]:
+def _polynomial(coefficients: list[np.ndarray], step: Times) -> Float[Array, "1 dim dim *times"]:
     total = jnp.zeros((*coefficients[0].shape, *jnp.shape(step)))
     for coefficient in coefficients[::-1]:
         total = total * step + along(jnp.asarray(coefficient), step)

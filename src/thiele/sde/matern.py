@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from thiele.sde.block import AbstractBlock
 from thiele.sde.incomplete_gamma import lower_gammas
-from thiele.tables import Table, along, table
+from thiele.tables import Table, Times, along, table
 
 # Beyond this many decay times the transition is below 1e-150 of the state. Stopping there keeps powers finite.
 LONGEST = 400.0
@@ -52,11 +52,11 @@ class Cascade(AbstractBlock):
         entry = jnp.zeros((self.dim, self.dim)).at[0, 0].set(1.0)
         return (self._power() * self.rate)[:, None, None] * entry
 
-    def covariance(self, t: Float[Array, "*times"]) -> Table:
+    def covariance(self, t: Times) -> Table:
         shape = (self.count, *jnp.shape(t))
         return self._from_moments([math.factorial(k) * jnp.ones(shape) for k in range(2 * self.p + 1)])
 
-    def functions(self, start: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[list[Array], list[Array]]:
+    def functions(self, start: Times, step: Times) -> tuple[list[Array], list[Array]]:
         elapsed = jnp.minimum(along(self.rate, step) * step, LONGEST)
         decay = jnp.exp(-elapsed)
         poisson = [decay]  # e^{-a} a^k / k!
@@ -64,9 +64,7 @@ class Cascade(AbstractBlock):
             poisson.append(poisson[-1] * elapsed / k)
         return poisson, lower_gammas(2 * self.p + 1, 2 * elapsed)
 
-    def assemble(
-        self, start: Float[Array, "*times"], step: Float[Array, "*times"], functions: tuple[list[Array], list[Array]]
-    ) -> tuple[Table, Table]:
+    def assemble(self, start: Times, step: Times, functions: tuple[list[Array], list[Array]]) -> tuple[Table, Table]:
         poisson, gammas = functions
         A = table([[poisson[i - j] if i >= j else None for j in range(self.dim)] for i in range(self.dim)])
         return A, self._from_moments(gammas)
@@ -79,6 +77,4 @@ class Cascade(AbstractBlock):
         """The covariances c/(i! j! 2^{i+j+1}) m_{i+j}, with m_k the integral of x^k e^{-x} over twice the step."""
         terms = [along(self._power(), moment[0]) * moment / 2.0 ** (k + 1) for k, moment in enumerate(moments)]
         factorial = math.factorial
-        return table(
-            [[terms[i + j] / (factorial(i) * factorial(j)) for j in range(self.dim)] for i in range(self.dim)]
-        )
+        return table([[terms[i + j] / (factorial(i) * factorial(j)) for j in range(self.dim)] for i in range(self.dim)])

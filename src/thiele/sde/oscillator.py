@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from thiele.sde.block import AbstractBlock
-from thiele.tables import Table, along, as_array, diagonal, empty, table
+from thiele.tables import Table, Times, along, as_array, diagonal, empty, table
 
 
 class Level(AbstractBlock):
@@ -31,15 +31,13 @@ class Level(AbstractBlock):
     def diffusion(self) -> Float[Array, "count 1 1"]:
         return jnp.zeros((self.count, 1, 1))
 
-    def covariance(self, t: Float[Array, "*times"]) -> Table:
+    def covariance(self, t: Times) -> Table:
         return diagonal([self.variance], t)
 
-    def functions(self, start: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[()]:
+    def functions(self, start: Times, step: Times) -> tuple[()]:
         return ()
 
-    def assemble(
-        self, start: Float[Array, "*times"], step: Float[Array, "*times"], functions: tuple[()]
-    ) -> tuple[Table, Table]:
+    def assemble(self, start: Times, step: Times, functions: tuple[()]) -> tuple[Table, Table]:
         return diagonal([jnp.ones(self.count)], step), empty(self.count, 1, step)
 
 
@@ -64,15 +62,13 @@ class Rotation(AbstractBlock):
     def diffusion(self) -> Float[Array, "count 2 2"]:
         return jnp.zeros((self.count, 2, 2))
 
-    def covariance(self, t: Float[Array, "*times"]) -> Table:
+    def covariance(self, t: Times) -> Table:
         return diagonal([self.variance, self.variance], t)
 
-    def functions(self, start: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[Array, Array]:
+    def functions(self, start: Times, step: Times) -> tuple[Array, Array]:
         angle = along(self.frequency, step) * step
         return jnp.cos(angle), jnp.sin(angle)
 
-    def assemble(
-        self, start: Float[Array, "*times"], step: Float[Array, "*times"], functions: tuple[Array, Array]
-    ) -> tuple[Table, Table]:
+    def assemble(self, start: Times, step: Times, functions: tuple[Array, Array]) -> tuple[Table, Table]:
         cos, sin = functions
         return table([[cos, -sin], [sin, cos]]), empty(self.count, 2, step)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from thiele.sde.block import AbstractBlock
-from thiele.tables import Table, add, as_array, as_table, congruence, diagonal, empty, kron
+from thiele.tables import Table, Times, add, as_array, as_table, congruence, diagonal, empty, kron
 
 
 class Product(AbstractBlock):
@@ -49,14 +49,14 @@ class Product(AbstractBlock):
         left = kron(as_table(self.left.diffusion()), self.right.covariance(now))
         return as_array(add(left, kron(self.left.covariance(now), as_table(self.right.diffusion()))))
 
-    def covariance(self, t: Float[Array, "*times"]) -> Table:
+    def covariance(self, t: Times) -> Table:
         return kron(self.left.covariance(t), self.right.covariance(t))
 
-    def functions(self, start: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[PyTree[Array], PyTree[Array]]:
+    def functions(self, start: Times, step: Times) -> tuple[PyTree[Array], PyTree[Array]]:
         return self.left.functions(start, step), self.right.functions(start, step)
 
     def assemble(
-        self, start: Float[Array, "*times"], step: Float[Array, "*times"], functions: tuple[PyTree[Array], PyTree[Array]]
+        self, start: Times, step: Times, functions: tuple[PyTree[Array], PyTree[Array]]
     ) -> tuple[Table, Table]:
         (A1, Q1), (A2, Q2) = (
             side.assemble(start, step, found) for side, found in zip((self.left, self.right), functions, strict=True)

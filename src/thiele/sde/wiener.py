@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from thiele.sde.block import AbstractBlock
-from thiele.tables import Table, add, congruence, matmul, table
+from thiele.tables import Table, Times, add, congruence, matmul, table
 
 
 class RandomWalk(AbstractBlock):
@@ -42,15 +42,13 @@ class RandomWalk(AbstractBlock):
     def diffusion(self) -> Float[Array, "1 1 1"]:
         return jnp.reshape(self.variance, (1, 1, 1))
 
-    def covariance(self, t: Float[Array, "*times"]) -> Table:
+    def covariance(self, t: Times) -> Table:
         return table([[(self.initial_variance + self.variance * jnp.abs(t - self.origin))[None]]])
 
-    def functions(self, start: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[()]:
+    def functions(self, start: Times, step: Times) -> tuple[()]:
         return ()
 
-    def assemble(
-        self, start: Float[Array, "*times"], step: Float[Array, "*times"], functions: tuple[()]
-    ) -> tuple[Table, Table]:
+    def assemble(self, start: Times, step: Times, functions: tuple[()]) -> tuple[Table, Table]:
         left, right, distance = _sides(start - self.origin, step)
         P, W = self.initial_variance + self.variance * distance, self.variance * left
         A = P / (P + W)
@@ -77,34 +75,32 @@ class IntegratedRandomWalk(AbstractBlock):
     def diffusion(self) -> Float[Array, "1 2 2"]:
         return self.variance * jnp.diag(jnp.array([0.0, 1.0]))[None]
 
-    def covariance(self, t: Float[Array, "*times"]) -> Table:
+    def covariance(self, t: Times) -> Table:
         u = t - self.origin
         level, cross, slope = self._at_distance(jnp.abs(u))
         mirrored = jnp.where(u < 0.0, -cross, cross)
         return _symmetric(level, mirrored, slope)
 
-    def functions(self, start: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[Table, Table]:
+    def functions(self, start: Times, step: Times) -> tuple[Table, Table]:
         left, right, distance = _sides(start - self.origin, step)
         inwards, inwards_noise = self._towards_origin(distance, left)
         ahead = _shift(right)
         noise = _symmetric(*self._noise(right))
         return matmul(ahead, inwards), add(congruence(ahead, inwards_noise), noise)
 
-    def assemble(
-        self, start: Float[Array, "*times"], step: Float[Array, "*times"], functions: tuple[Table, Table]
-    ) -> tuple[Table, Table]:
+    def assemble(self, start: Times, step: Times, functions: tuple[Table, Table]) -> tuple[Table, Table]:
         return functions
 
-    def _at_distance(self, u: Float[Array, "*times"]) -> tuple[Array, Array, Array]:
+    def _at_distance(self, u: Times) -> tuple[Array, Array, Array]:
         """The entries (0, 0), (0, 1) and (1, 1) of the covariance at distance `u` to the right of the origin."""
         level, cross, slope = self._noise(u)
         tilt = self.initial_slope_variance
         return self.initial_variance + tilt * u * u + level, tilt * u + cross, tilt + slope
 
-    def _noise(self, step: Float[Array, "*times"]) -> tuple[Array, Array, Array]:
+    def _noise(self, step: Times) -> tuple[Array, Array, Array]:
         return self.variance * step**3 / 3.0, self.variance * step**2 / 2.0, self.variance * step
 
-    def _towards_origin(self, distance: Float[Array, "*times"], left: Float[Array, "*times"]) -> tuple[Table, Table]:
+    def _towards_origin(self, distance: Times, left: Times) -> tuple[Table, Table]:
         """The step that ends at `distance` left of the origin and has length `left`."""
         q, v = self.variance, distance
         P00, P01, P11 = self._at_distance(v)
@@ -129,7 +125,7 @@ class IntegratedRandomWalk(AbstractBlock):
         return mirrored, _symmetric(w * P00 + p * W00, p * W01 - w * P01, w * P11 + p * W11)
 
 
-def _sides(u: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[Array, Array, Array]:
+def _sides(u: Times, step: Times) -> tuple[Array, Array, Array]:
     """How much of a step from `u` lies left and right of 0, and how far left of 0 it ends.
 
     A step on one side keeps its length to the last digit, which the difference of its ends would not.
@@ -138,7 +134,7 @@ def _sides(u: Float[Array, "*times"], step: Float[Array, "*times"]) -> tuple[Arr
     return step - right, right, jnp.maximum(-(u + step), 0.0)
 
 
-def _shift(step: Float[Array, "*times"]) -> Table:
+def _shift(step: Times) -> Table:
     """exp(F step) = [[1, step], [0, 1]]."""
     one = jnp.ones_like(step)[None]
     return table([[one, step[None]], [None, one]])
