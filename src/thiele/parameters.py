@@ -19,6 +19,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
 from thiele.precision import double_precision, float64
@@ -78,8 +79,8 @@ class Default(NamedTuple):
     value: Any
 
 
-def _declare(constraint: Constraint, default: Any, unit: Unit = Unit.NONE) -> Any:
-    settings: dict[str, Any] = {"metadata": {"constraint": constraint, "unit": unit}}
+def _declare(constraint: Constraint, default: Any, unit: Unit = Unit.NONE, vector: bool = False) -> Any:
+    settings: dict[str, Any] = {"metadata": {"constraint": constraint, "unit": unit, "vector": vector}}
     if default is not dataclasses.MISSING:
         settings["default"] = Default(default)
     return eqx.field(**settings)
@@ -90,9 +91,9 @@ def positive(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE) -> Any:
     return _declare(POSITIVE, default, unit)
 
 
-def real(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE) -> Any:
-    """Declare a hyperparameter that may be any number."""
-    return _declare(REAL, default, unit)
+def real(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE, vector: bool = False) -> Any:
+    """Declare a hyperparameter that may be any number, or a vector of them."""
+    return _declare(REAL, default, unit, vector)
 
 
 def between(low: float, high: float, default: Any = dataclasses.MISSING) -> Any:
@@ -102,7 +103,7 @@ def between(low: float, high: float, default: Any = dataclasses.MISSING) -> Any:
 
 def increasing(default: Any = dataclasses.MISSING) -> Any:
     """Declare a vector of hyperparameters whose entries increase (cut points)."""
-    return _declare(INCREASING, default)
+    return _declare(INCREASING, default, vector=True)
 
 
 class Mark(NamedTuple):
@@ -138,6 +139,8 @@ class Parametric(eqx.Module):
             given = getattr(self, field.name)
             automatic = isinstance(given, Default)
             given = given if isinstance(given, param) else param(given.value if automatic else given)
+            if given.prior is not None and not hasattr(given.prior, "log_prob"):
+                raise TypeError(f"`prior` of `{field.name}` must have a method `log_prob`, got {given.prior!r}")
             if given.fixed or given.prior is not None or automatic:
                 marks.append(Mark(field.name, given.fixed, given.prior, automatic))
             value = _checked(given.value, field, type(self).__name__)
@@ -150,7 +153,7 @@ class Parametric(eqx.Module):
 
 
 def _show(value: Any) -> str:
-    if isinstance(value, (np.ndarray, jax.Array)) and not isinstance(value, jax.core.Tracer):
+    if isinstance(value, (np.ndarray, jax.Array)) and not isinstance(value, Tracer):
         return np.array2string(np.asarray(value), precision=6, separator=", ", threshold=8)
     return repr(value)
 
@@ -162,13 +165,16 @@ def parameter_fields(module: Parametric) -> list[dataclasses.Field]:
 
 def _checked(value: Any, field: dataclasses.Field, owner: str) -> Array:
     constraint: Constraint = field.metadata["constraint"]
-    if isinstance(value, jax.core.Tracer):
-        return value
+    if isinstance(value, Tracer):
+        # Arithmetic on a traced float32 would stay in float32.
+        return float64(value)
     problem = f"`{field.name}` of {owner} must be {constraint.words}, got {value!r}"
     try:
         concrete = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(problem) from None
+    if concrete.ndim > 0 and not field.metadata["vector"]:
+        raise ValueError(f"`{field.name}` of {owner} must be one number, got an array of shape {concrete.shape}")
     if not np.all(np.isfinite(concrete)) or not constraint.allows(concrete):
         raise ValueError(problem)
     return float64(concrete)

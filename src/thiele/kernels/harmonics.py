@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from thiele.parameters import Default, param
@@ -64,7 +65,7 @@ def resolve_harmonics(harmonics: Any, lengthscale: Any, owner: str) -> int:
             raise ValueError(f"`harmonics` of {owner} must be a positive integer or None, got {harmonics!r}")
         return int(harmonics)
     value = lengthscale.value if isinstance(lengthscale, (param, Default)) else lengthscale
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         raise ValueError(
             f"`harmonics` of {owner} must be stated where `lengthscale` is traced by JAX: the number of states "
             "cannot depend on a value that is not known yet"

@@ -62,6 +62,10 @@ class AbstractKernel(Parametric):
     def __rmul__(self, other: Any) -> Product | Scale:
         return self * other
 
+    def __radd__(self, other: Any) -> AbstractKernel:
+        # `sum` of a list of kernels begins at 0.
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
 
 class AbstractScalarKernel(AbstractKernel):
     """The covariance of one latent function; what almost every new kernel derives from."""

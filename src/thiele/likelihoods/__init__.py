@@ -13,6 +13,7 @@ from thiele.likelihoods.ordinal import Ordinal
 from thiele.likelihoods.positive import Exponential, Gamma, LogNormal, Weibull
 from thiele.likelihoods.product import SubbandProduct
 from thiele.likelihoods.robust import LaplaceNoise, StudentT
+from thiele.likelihoods.shifted import Shifted
 
 __all__ = [
     "AbstractConditionallyGaussian",
@@ -33,6 +34,7 @@ __all__ = [
     "NegativeBinomial",
     "Ordinal",
     "Poisson",
+    "Shifted",
     "StudentT",
     "SubbandProduct",
     "Weibull",

@@ -1,0 +1,153 @@
+"""`Fit`: a model that has seen data. It predicts; the algorithms are elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from thiele.chain import Information, sample
+from thiele.kernels import AbstractKernel
+from thiele.learn import Learnt, Trace
+from thiele.likelihoods import AbstractLikelihood
+from thiele.posterior import predict_latent
+from thiele.precision import double_precision
+from thiele.prediction import Prediction
+from thiele.series import Clock, Series, covariate_arrays
+from thiele.steps import prior_chain
+from thiele.training import Conditioned, Report
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Fit:
+    """A model that has seen data: its posterior, and how it got there.
+
+    `data` is in the order of time; row i of it was row order[i] of what the user gave.
+    """
+
+    model: Any
+    data: Series
+    order: np.ndarray
+    clock: Clock
+    conditioned: Conditioned
+    objective: float
+    """log p(y) under the model where it is exact, else what the rule's energy makes of it."""
+    learnt: Learnt | None = None
+    inference: Report | None = None
+
+    @property
+    def kernel(self) -> AbstractKernel:
+        """The kernel, as learnt. Its values are numpy arrays: arithmetic with them keeps all digits."""
+        return jax.tree.map(np.asarray, self.model.kernel)
+
+    @property
+    def likelihood(self) -> AbstractLikelihood:
+        """The likelihood, as learnt. Its values are numpy arrays."""
+        return jax.tree.map(np.asarray, self.model.likelihood)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The constant mean of the latent function, as learnt."""
+        return np.asarray(self.model.mean.value)
+
+    @property
+    def trace(self) -> Trace | None:
+        """What happened at every step of learning; None after `condition`."""
+        return None if self.learnt is None else self.learnt.trace
+
+    @property
+    def converged(self) -> bool:
+        """Whether learning reached its tolerance and the sites theirs."""
+        learnt = self.learnt is None or self.learnt.converged
+        return learnt and (self.inference is None or not bool(self.inference.unconverged))
+
+    def __repr__(self) -> str:
+        n, observed = len(self.data.time), int(np.sum(self.data.observed))
+        how, end = "conditioned", ""
+        if self.learnt is not None:
+            how = f"fitted in {max(len(self.learnt.trace.objective) - 1, 0)} steps"
+            end = "" if self.learnt.converged else f"; did not converge: {self.learnt.message}"
+        if self.inference is not None and bool(self.inference.unconverged):
+            end += "; the sites did not converge"
+        return (
+            f"Fit of {n} points ({observed} observed), {how}{end}\n"
+            f"  objective  {self.objective:.4f}\n"
+            f"  kernel     {self.kernel}\n"
+            f"  likelihood {self.likelihood}\n"
+            f"  mean       {np.array2string(self.mean, precision=6)}"
+        )
+
+    @double_precision
+    def predict(self, t_new: Any = None, **covariates: Any) -> Prediction:
+        """The posterior of f and of y at `t_new`, or at the data's own times in their order if it is not given.
+
+        Covariates of the likelihood (`exposure`, `trials`) are those of the observations to be predicted.
+        """
+        if t_new is None:
+            times = np.empty_like(self.data.time)
+            times[self.order] = self.data.time
+        else:
+            times = self.clock.numbers(t_new, "t_new")
+        extra = covariate_arrays(covariates, len(times))
+        self.model.likelihood.at(**extra)
+        sde = self.model.kernel.sde()
+        found = predict_latent(sde, self.conditioned.posterior, jnp.asarray(self.data.time), _padded(times))
+        mean = found.mean + jnp.reshape(self.model.mean.value, (-1, 1))
+        n = len(times)
+        return Prediction.of(mean[..., :n], found.var[..., :n], self.model.likelihood, extra)
+
+    @double_precision
+    def log_density(self, t_test: Any, y_test: Any, **covariates: Any) -> np.ndarray:
+        """log p(y_test | data), one for each point on its own; NaN where `y_test` is missing."""
+        p = self.predict(t_test, **covariates)
+        return p.log_density(y_test, name="y_test")
+
+    @double_precision
+    def sample(self, t_new: Any, n: int, key: Any = 0) -> np.ndarray:
+        """`n` joint draws of the latent function at `t_new`: (n, len(t_new)), and an axis for several latents.
+
+        `key` is a seed or a JAX key.
+        """
+        if not isinstance(n, (int, np.integer)) or n < 1:
+            raise ValueError(f"`n` must be an integer of at least 1, got {n!r}")
+        new = self.clock.numbers(t_new, "t_new")
+        key = jax.random.key(key) if isinstance(key, (int, np.integer)) else key
+        info = self.conditioned.information._replace(H=None)
+        draws = _sample(self.model.kernel, info, jnp.asarray(self.data.time), jnp.asarray(new), key, n)
+        draws = draws + jnp.reshape(self.model.mean.value, (-1, 1))
+        return np.asarray(draws[:, 0] if draws.shape[1] == 1 else jnp.moveaxis(draws, 1, 2))
+
+    def plot(self, t: Any = None, **options: Any) -> Any:
+        """Data, posterior mean and bands, with matplotlib. See `thiele.plot.plot`."""
+        from thiele.plot import plot
+
+        return plot(self, t, **options)
+
+
+def _padded(times: np.ndarray) -> Array:
+    """Times up to the next power of two, so that predictions of many lengths share few compilations."""
+    room = max(64, 1 << max(len(times) - 1, 0).bit_length()) - len(times)
+    return jnp.asarray(np.concatenate([times, np.full(room, times[-1] if len(times) else 0.0)]))
+
+
+@eqx.filter_jit
+def _sample(
+    kernel: AbstractKernel, info: Information, time: Array, new: Array, key: Array, n: int
+) -> Float[Array, "n l q"]:
+    """Draws on the union of the data's times and the new ones, where the latter carry no information."""
+    both = jnp.concatenate([time, new])
+    order = jnp.argsort(both, stable=True)
+
+    def merged(x: Array | None) -> Array | None:
+        return None if x is None else jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, new.shape[0])])[..., order]
+
+    sde = kernel.sde()
+    joined = Information(merged(info.precision), merged(info.shift), merged(info.centre), sde.H)
+    states = sample(prior_chain(sde, both[order]), joined, key, n)
+    f = jnp.einsum("li,sin->sln", jnp.asarray(sde.H), states)
+    return f[..., jnp.argsort(order)[time.shape[0] :]]

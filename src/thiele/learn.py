@@ -1,0 +1,168 @@
+"""Maximise an objective over the free hyperparameters, by a quasi-Newton method on the real line.
+
+The loop runs on the host, so that it can show where it is, stop at a tolerance, and return what it has when the user
+interrupts it. A step to where the objective is not a number counts as a very bad step, and is taken back.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import numpy as np
+import optax
+import scipy.optimize
+from jaxtyping import Float
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+# Unconstrained values are logarithms or the like: further than this from the start nothing changes any more.
+FURTHEST = 25.0
+
+
+class Trace(NamedTuple):
+    """The way to the optimum, one entry for each step.
+
+    `gradient` is its largest component; `seconds` counts from the start; `sweeps` is how many passes the sites took in
+    all so far, and `repaired` how many of them had to be made positive semidefinite at that step.
+    """
+
+    objective: Float[np.ndarray, " steps"]
+    gradient: Float[np.ndarray, " steps"]
+    seconds: Float[np.ndarray, " steps"]
+    sweeps: Float[np.ndarray, " steps"]
+    repaired: Float[np.ndarray, " steps"]
+
+
+class Learnt(NamedTuple):
+    """Where the search ended, and why."""
+
+    vector: Float[np.ndarray, " free"]
+    objective: float
+    trace: Trace
+    converged: bool
+    message: str
+
+
+class Evaluation(NamedTuple):
+    """The objective and its gradient at one point, and what inference went through to get there."""
+
+    value: float
+    gradient: Float[np.ndarray, " free"]
+    sweeps: int = 0
+    repaired: int = 0
+
+    @property
+    def finite(self) -> bool:
+        """Whether value and gradient are numbers."""
+        return bool(np.isfinite(self.value) and np.all(np.isfinite(self.gradient)))
+
+
+Evaluate = Callable[[np.ndarray], Evaluation]
+
+
+class _Record:
+    """The best point so far and the trace that leads to it."""
+
+    def __init__(self, start: np.ndarray, display: Display) -> None:
+        self.best, self.value, self.gradient = np.asarray(start), -np.inf, np.zeros_like(start)
+        self.sweeps, self.repaired = 0, 0
+        self._rows: list[tuple[float, ...]] = []
+        self._began, self._display = time.perf_counter(), display
+
+    def take(self, vector: np.ndarray, found: Evaluation) -> None:
+        self.sweeps, self.repaired = self.sweeps + found.sweeps, found.repaired
+        if found.finite and found.value > self.value:
+            self.best, self.value, self.gradient = np.array(vector), found.value, found.gradient
+
+    def note(self, value: float | None = None, gradient: np.ndarray | None = None) -> None:
+        shown = self.value if value is None else value
+        slope = float(np.max(np.abs(self.gradient if gradient is None else gradient), initial=0.0))
+        self._rows.append((shown, slope, time.perf_counter() - self._began, self.sweeps, self.repaired))
+        self._display.show(shown, len(self._rows))
+
+    def trace(self) -> Trace:
+        return Trace(*np.array(self._rows, dtype=float).reshape(-1, len(Trace._fields)).T)
+
+
+def maximise(
+    evaluate: Evaluate, start: np.ndarray, *, tolerance: float, max_steps: int, progress: bool | None
+) -> Learnt:
+    """Climb from `start` until no component of the gradient exceeds `tolerance` (in nats per unit of the vector)."""
+    converged, message = False, "the objective is not finite at the starting values"
+    with Display(progress) as display:
+        record = _Record(start, display)
+
+        def descend(vector: np.ndarray) -> tuple[float, np.ndarray]:
+            found = evaluate(vector)
+            record.take(vector, found)
+            if found.finite:
+                return -found.value, -found.gradient
+            return 10.0 * abs(record.value) + 1e10, np.zeros_like(vector)
+
+        try:
+            descend(np.asarray(start))
+            if np.isfinite(record.value):
+                record.note()
+                result = scipy.optimize.minimize(
+                    descend,
+                    start,
+                    jac=True,
+                    method="L-BFGS-B",
+                    bounds=[(u - FURTHEST, u + FURTHEST) for u in np.asarray(start)],
+                    callback=lambda _: record.note(),
+                    options={"maxiter": max_steps, "maxcor": 20, "ftol": 1e-12, "gtol": tolerance, "maxls": 40},
+                )
+                converged, message = bool(result.success), str(result.message)
+        except KeyboardInterrupt:
+            message = "interrupted: this is the best so far"
+    return Learnt(record.best, float(record.value), record.trace(), converged, message)
+
+
+def climb(evaluate: Evaluate, start: np.ndarray, learning_rate: float, *, steps: int, progress: bool | None) -> Learnt:
+    """The paper's schedule: `steps` steps of Adam, each after one sweep of the sites that `evaluate` takes with it."""
+    optimiser = optax.adam(learning_rate)
+    vector, memory = np.asarray(start), optimiser.init(np.asarray(start))
+    message = f"{steps} steps were taken"
+    with Display(progress) as display:
+        record = _Record(start, display)
+        try:
+            for _ in range(steps):
+                found = evaluate(vector)
+                record.take(vector, found)
+                record.note(found.value, found.gradient)
+                if not found.finite:
+                    message = "the objective is no longer finite: this is the last point where it was"
+                    vector = record.best
+                    break
+                change, memory = optimiser.update(-found.gradient, memory)
+                vector = np.asarray(optax.apply_updates(vector, change))
+        except KeyboardInterrupt:
+            message = "interrupted: this is the last point"
+    return Learnt(vector, float(record.value), record.trace(), message.endswith("were taken"), message)
+
+
+class Display:
+    """A line on a terminal that says where the search is; nothing elsewhere."""
+
+    def __init__(self, progress: bool | None) -> None:
+        wanted = sys.stderr.isatty() if progress is None else progress
+        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+        self._progress = Progress(*columns, transient=True) if wanted else None
+
+    def __enter__(self) -> Self:
+        if self._progress is not None:
+            self._progress.start()
+            self._task = self._progress.add_task("fitting")
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, where: TracebackType | None) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def show(self, objective: float, step: int) -> None:
+        """Refresh the line."""
+        if self._progress is not None:
+            self._progress.update(self._task, description=f"fitting: step {step}, objective {objective:.4f}")

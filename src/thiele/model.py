@@ -1,0 +1,199 @@
+"""`GP`: a model. Wiring and validation; the algorithms are elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from thiele import training
+from thiele.fit import Fit
+from thiele.kernels import AbstractKernel
+from thiele.learn import Evaluation, Learnt, climb, maximise
+from thiele.likelihoods import AbstractLikelihood, Gaussian
+from thiele.mean import ConstantMean, as_mean
+from thiele.parameters import Parametric, constrain, log_prior, settled, unconstrain
+from thiele.precision import double_precision
+from thiele.rules import CVI, AbstractRule, Site
+from thiele.series import Clock, Series, clock_for, is_traced, series, traced_series
+from thiele.starts import natural_scales, starting_points
+
+
+class GP(Parametric):
+    """f ~ GP(mean, kernel),  y_n ~ likelihood(f(t_n)).
+
+    `fit` learns the hyperparameters and returns a `Fit`; `condition` takes them as they are. With Gaussian noise the
+    posterior is exact; for any other likelihood `rule` says how it is approximated.
+
+    >>> import numpy as np, thiele as th
+    >>> t = np.linspace(0.0, 10.0, 50)
+    >>> fit = th.GP(th.Matern52(lengthscale=2.0), th.Gaussian(variance=0.1)).condition(t, np.sin(t))
+    >>> fit.predict(np.array([2.5, 12.0])).mean.shape
+    (2,)
+    """
+
+    kernel: AbstractKernel
+    likelihood: AbstractLikelihood = dataclasses.field(default_factory=Gaussian)
+    rule: AbstractRule = dataclasses.field(default_factory=CVI, kw_only=True)
+    mean: ConstantMean = eqx.field(converter=as_mean, default=None, kw_only=True)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.kernel, AbstractKernel):
+            raise TypeError(f"`kernel` must be a kernel such as th.Matern32(), got {self.kernel!r}")
+        if not isinstance(self.likelihood, AbstractLikelihood):
+            raise TypeError(f"`likelihood` must be a likelihood such as th.Gaussian(), got {self.likelihood!r}")
+        if not isinstance(self.rule, AbstractRule):
+            raise TypeError(f"`rule` must be a rule such as th.CVI(), got {self.rule!r}")
+        if self.kernel.latents != self.likelihood.latents:
+            raise ValueError(
+                f"`kernel` must give {self.likelihood.latents} latent function(s) for "
+                f"{type(self.likelihood).__name__}, got {self.kernel.latents}; th.Stack puts kernels side by side"
+            )
+        if self.mean.value.shape not in ((), (self.kernel.latents,)):
+            raise ValueError(
+                f"`mean` must be one number, or {self.kernel.latents} for as many latent functions, "
+                f"got shape {self.mean.value.shape}"
+            )
+
+    @double_precision
+    def log_likelihood(self, t: Any, y: Any, **covariates: Any) -> Float[Array, ""]:
+        """log p(y): a pure JAX function of the model (and of `t` and `y`, which may be traced too).
+
+        Exact for Gaussian noise; otherwise the energy of the model's rule at converged sites.
+        """
+        if is_traced(t, y, covariates):
+            data = traced_series(t, y, covariates)
+        else:
+            data, _ = self._checked(t, y, covariates)
+        return training.log_likelihood(self, jax.tree.map(jnp.asarray, data))
+
+    @double_precision
+    def condition(self, t: Any, y: Any, **covariates: Any) -> Fit:
+        """The posterior given the data, with hyperparameters as they are."""
+        data, order = self._checked(t, y, covariates)
+        return _conditioned(self, data, order, clock_for(t))
+
+    @double_precision
+    def fit(
+        self,
+        t: Any,
+        y: Any,
+        *,
+        schedule: Literal["best", "paper"] = "best",
+        tolerance: float = 1e-3,
+        max_steps: int = 200,
+        learning_rate: float = 0.1,
+        progress: bool | None = None,
+        **covariates: Any,
+    ) -> Fit:
+        """Learn the hyperparameters that are not fixed, by maximising log p(y) plus the log priors, then condition.
+
+        Values that were given are the starting point; those left at their defaults start from the data. `schedule`
+        "best" brings the sites to convergence at every step of a quasi-Newton search, which stops when no component of
+        the gradient exceeds `tolerance` (nats per e-fold), or after `max_steps`. "paper" alternates one sweep of the
+        sites with one step of Adam of size `learning_rate`, `max_steps` times. An interrupt returns the best so far.
+        `progress` shows a line on a terminal; None: only where there is one. Covariates of the likelihood, one value
+        per datum, go by their names: `exposure=...`, `trials=...`.
+        """
+        if schedule not in ("best", "paper"):
+            raise ValueError(f'`schedule` must be "best" or "paper", got {schedule!r}')
+        for name, number in [("tolerance", tolerance), ("max_steps", max_steps), ("learning_rate", learning_rate)]:
+            if not isinstance(number, (int, float)) or not number > 0:
+                raise ValueError(f"`{name}` must be a positive number, got {number!r}")
+        data, order = self._checked(t, y, covariates)
+        clock, location = clock_for(t), training.is_exact(self)
+        model = self
+        if not self.mean.decided and location:
+            model = eqx.tree_at(lambda m: m.mean, self, ConstantMean())
+        model = _best_start(model, data, location)
+        if unconstrain(model).size == 0:
+            return _conditioned(model, data, order, clock)
+        if np.sum(data.observed) < 2:
+            # One value says nothing about how values vary: the likelihood would grow for ever as the variances shrink.
+            return _conditioned(settled(model), data, order, clock)
+        search = _Search(model, data, natural_scales(model, data, location))
+        if schedule == "paper" and not location:
+            learnt = climb(search.alternate, search.start, learning_rate, steps=max_steps, progress=progress)
+        else:
+            learnt = maximise(
+                search.evaluate, search.start, tolerance=tolerance, max_steps=max_steps, progress=progress
+            )
+        best = settled(constrain(model, jnp.asarray(learnt.vector * search.scales)))
+        return _fit(best, data, order, clock, learnt, *search.at(learnt.vector))
+
+    def _checked(self, t: Any, y: Any, covariates: dict[str, Any]) -> tuple[Series, np.ndarray]:
+        data, order = series(t, y, clock_for(t), covariates)
+        self.likelihood.at(**data.covariates).check(np.where(data.observed, data.y, np.nan))
+        return data, order
+
+
+class _Search:
+    """The objective as a search sees it: scaled vectors in, numbers out; sites are kept from one call to the next."""
+
+    def __init__(self, model: GP, data: Series, scales: np.ndarray) -> None:
+        self.model, self.data, self.scales = model, data, scales
+        self.start = np.asarray(unconstrain(model)) / scales
+        self.sites: Site | None = None
+
+    def evaluate(self, scaled: np.ndarray) -> Evaluation:
+        vector = jnp.asarray(scaled * self.scales)
+        if self.sites is None and not training.is_exact(self.model):
+            self.sites = training.first_sites(self.model, self.data)
+        (value, (sites, report)), gradient = training.objective_and_gradient(self.model, vector, self.data, self.sites)
+        if bool(jnp.isfinite(value)):
+            self.sites = sites
+        return Evaluation(float(value), np.asarray(gradient) * self.scales, int(report.sweeps), int(report.repaired))
+
+    def at(self, scaled: np.ndarray) -> tuple[Site | None, float, training.Report]:
+        """Converged sites, the log likelihood and how it went at one point: no new compilation after `evaluate`."""
+        vector = jnp.asarray(scaled * self.scales)
+        (value, (sites, report)), _ = training.objective_and_gradient(self.model, vector, self.data, self.sites)
+        return sites, float(value) - float(log_prior(constrain(self.model, vector))), report
+
+    def alternate(self, scaled: np.ndarray) -> Evaluation:
+        if self.sites is None:
+            self.sites = training.first_sites(self.model, self.data)
+        vector = jnp.asarray(scaled * self.scales)
+        value, gradient, sites, repaired = training.alternate(self.model, vector, self.data, self.sites)
+        if bool(jnp.isfinite(value)):
+            self.sites = sites
+        return Evaluation(float(value), np.asarray(gradient) * self.scales, 1, int(repaired))
+
+
+def _best_start(model: GP, data: Series, location: bool) -> GP:
+    candidates = list(starting_points(model, data, location))
+    if len(candidates) == 1:
+        return candidates[0]
+    values = np.array([float(training.objective(candidate, data)) for candidate in candidates])
+    return candidates[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
+
+
+def _conditioned(model: GP, data: Series, order: np.ndarray, clock: Clock) -> Fit:
+    if training.is_exact(model):
+        return _fit(model, data, order, clock, None, None, None, None)
+    return _fit(model, data, order, clock, None, *training.find_sites(model, data))
+
+
+def _fit(
+    model: GP,
+    data: Series,
+    order: np.ndarray,
+    clock: Clock,
+    learnt: Learnt | None,
+    sites: Site | None,
+    objective: float | Array | None,
+    report: training.Report | None,
+) -> Fit:
+    found = training.condition(model, data, sites)
+    value = float(found.log_normaliser if objective is None else objective)
+    if not np.isfinite(value):
+        raise FloatingPointError(
+            f"the log likelihood of these data is not finite under this model: {value} with {model}; "
+            "check the scale of `y` against the variances"
+        )
+    return Fit(model, data, order, clock, found, value, learnt, report)

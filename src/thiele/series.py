@@ -1,0 +1,172 @@
+"""From what a user holds (times and values, in any order, with holes) to arrays in the order of time.
+
+Checks happen here, before any arithmetic: every error names the argument, what was expected and what came.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+DAY = np.timedelta64(1, "D")
+
+
+class Clock(NamedTuple):
+    """How times became numbers: as they are, or as days since `origin`."""
+
+    origin: np.datetime64 | None = None
+
+    def numbers(self, t: Any, name: str = "t") -> np.ndarray:
+        """Times as float64, in the units of this clock."""
+        array = _as_array(t, name)
+        if self.origin is None:
+            if _is_dates(array):
+                raise TypeError(f"`{name}` must be numbers, as in the data that were fitted, got dates")
+            return _finite(floats(array, name), name)
+        if not _is_dates(array):
+            raise TypeError(f"`{name}` must be dates, as in the data that were fitted, got {array.dtype}")
+        return (_dates(array, name) - self.origin) / DAY
+
+
+def clock_for(t: Any) -> Clock:
+    """Numbers stay as they are; dates are counted in days from the first of them."""
+    array = _as_array(t, "t")
+    return Clock(np.min(_dates(array, "t"))) if _is_dates(array) and array.size else Clock()
+
+
+def _as_array(t: Any, name: str) -> np.ndarray:
+    array = np.asarray(t)
+    if array.ndim != 1:
+        raise ValueError(f"`{name}` must have shape (n,), got {array.shape}")
+    if np.ma.is_masked(t):
+        raise ValueError(f"`{name}` must be known everywhere, got a masked value at row {int(np.argmax(t.mask))}")
+    if array.dtype.kind == "m":
+        return array / DAY
+    return array
+
+
+def _is_dates(array: np.ndarray) -> bool:
+    return array.dtype.kind == "M" or (
+        array.dtype == object and array.size > 0 and all(isinstance(x, datetime.date) for x in array)
+    )
+
+
+def _dates(array: np.ndarray, name: str) -> np.ndarray:
+    if array.dtype == object:
+        aware = [getattr(x, "tzinfo", None) is not None for x in array]
+        if any(aware) and not all(aware):
+            raise ValueError(f"`{name}` must have a time zone everywhere or nowhere, got both")
+        if all(aware):
+            array = np.array([x.astimezone(datetime.UTC).replace(tzinfo=None) for x in array])
+        array = array.astype("datetime64[us]")
+    elif np.datetime_data(array.dtype)[0] in "YM":
+        array = array.astype("datetime64[D]")  # months and years have no fixed length in days
+    if np.any(missing := np.isnat(array)):
+        raise ValueError(f"`{name}` must hold dates only, got NaT at row {int(np.argmax(missing))}")
+    return array
+
+
+def floats(values: Any, name: str) -> np.ndarray:
+    """Values as float64, with NaN where an array is masked; anything that is no number is refused."""
+    array = values.filled(np.nan) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    if array.dtype.kind in "cmM":
+        raise TypeError(f"`{name}` must be real numbers, got {array.dtype}")
+    if array.dtype.kind == "U" and array.size and _looks_like_date(str(array.ravel()[0])):
+        raise TypeError(
+            f"`{name}` must be numbers or dates, got text such as {str(array.ravel()[0])!r}; "
+            f"np.asarray({name}, dtype='datetime64') makes dates of it"
+        )
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        for row, value in enumerate(array.ravel()):
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                raise TypeError(f"`{name}` must be numbers, got {value!r} at row {row}") from None
+        raise TypeError(f"`{name}` must be numbers, got {array.dtype}") from None
+
+
+def _looks_like_date(text: str) -> bool:
+    try:
+        return not np.isnat(np.datetime64(text)) and not text.isdigit()
+    except ValueError:
+        return False
+
+
+def _finite(array: np.ndarray, name: str) -> np.ndarray:
+    if np.any(bad := ~np.isfinite(array)):
+        row = int(np.argmax(bad))
+        raise ValueError(f"`{name}` must be finite, got {array[row]} at row {row}")
+    return array
+
+
+class Series(NamedTuple):
+    """Observations in the order of time. `observed` is False where a value is missing, and y is then a stand-in."""
+
+    time: Float[Array, " n"]
+    y: Float[Array, " n *k"]
+    observed: Bool[Array, " n"]
+    covariates: dict[str, Float[Array, " n"]]
+
+
+def series(t: Any, y: Any, clock: Clock, covariates: dict[str, Any] | None = None) -> tuple[Series, np.ndarray]:
+    """Check, sort and mask. Returns the series and `order`: row i of it is row order[i] of the input."""
+    times = clock.numbers(t)
+    values = floats(y, "y")
+    if values.ndim != 1:
+        raise ValueError(f"`y` must have shape (n,), got {values.shape}")
+    if len(times) != len(values):
+        raise ValueError(f"`t` and `y` must have the same length, got {len(times)} and {len(values)}")
+    if np.any(infinite := np.isinf(values)):
+        row = int(np.argmax(infinite))
+        raise ValueError(f"`y` must be finite or NaN (missing), got {values[row]} at row {row}")
+    observed = ~np.isnan(values)
+    if not np.any(observed):
+        came = f"{len(values)} rows, all missing" if len(values) else "no rows"
+        raise ValueError(f"`y` must hold at least one observed value, got {came}")
+    order = np.argsort(times, kind="stable")
+    extra = {name: value[order] for name, value in covariate_arrays(covariates or {}, len(times)).items()}
+    # A stand-in that every likelihood accepts, because it was observed: nothing is computed from an invalid value.
+    stand_in = values[np.argmax(observed)]
+    filled = np.where(observed, values, stand_in)
+    return Series(times[order], filled[order], observed[order], extra), order
+
+
+def covariate_arrays(covariates: dict[str, Any], n: int) -> dict[str, np.ndarray]:
+    """Per-datum covariates as float64, one value for each of `n` rows."""
+    return {name: _covariate(name, value, n) for name, value in covariates.items()}
+
+
+def _covariate(name: str, value: Any, n: int) -> np.ndarray:
+    array = floats(value, name)
+    if array.shape not in ((), (n,)):
+        raise ValueError(f"`{name}` must have shape ({n},) like `t`, or be one number, got {array.shape}")
+    return _finite(np.broadcast_to(array, (n,)), name)
+
+
+def is_traced(*arrays: Any) -> bool:
+    """Whether any of these is inside a JAX transformation, where values cannot be looked at."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arrays))
+
+
+def traced_series(t: Array, y: Array, covariates: dict[str, Array]) -> Series:
+    """`series` for arrays that JAX is tracing: shapes are checked, values cannot be. Sorts only if needed."""
+    t, y = jnp.asarray(t, jnp.float64), jnp.asarray(y, jnp.float64)
+    if t.ndim != 1 or y.shape != t.shape:
+        raise ValueError(f"`t` and `y` must both have shape (n,), got {t.shape} and {y.shape}")
+
+    columns = t, y, {name: jnp.broadcast_to(value, t.shape) for name, value in covariates.items()}
+
+    def in_order(columns: tuple) -> tuple:
+        order = jnp.argsort(columns[0], stable=True)
+        return jax.tree.map(lambda x: x[order], columns)
+
+    t, y, extra = jax.lax.cond(jnp.all(t[1:] >= t[:-1]), lambda columns: columns, in_order, columns)
+    observed = ~jnp.isnan(y)
+    return Series(t, jnp.where(observed, y, y[jnp.argmax(observed)]), observed, extra)
