@@ -1,0 +1,63 @@
+"""What the README and the pages show runs as it stands."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "docs" / "precision.md"]
+PROGRAMS = sorted([*ROOT.glob("examples/*.py"), *ROOT.glob("docs/*.py")])
+LINKED = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+BLOCKS = {f"{page.name} {i}": block for page in PAGES for i, block in enumerate(python_blocks(page))}
+
+
+def run(arguments: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "MPLBACKEND": "Agg"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+def test_every_block_of_python_runs(block, tmp_path):
+    run(["-c", block], tmp_path)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
+def test_every_example_runs(program, tmp_path):
+    assert run([str(program)], tmp_path)
+
+
+def test_the_ten_lines_are_the_example():
+    assert python_blocks(ROOT / "README.md")[0] == (ROOT / "examples" / "quickstart.py").read_text()
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda path: path.name)
+def test_every_link_to_a_file_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+        assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.slow
+def test_the_demonstration_runs_and_says_where_its_figure_is(tmp_path):
+    said = run(["-m", "thiele.demo"], tmp_path)
+    assert "forecast" in said
+    assert (tmp_path / "figures" / "co2.png").stat().st_size > 10_000
+    assert "figures/co2.png" in said
