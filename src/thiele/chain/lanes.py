@@ -1,0 +1,338 @@
+r"""The schedule: a chain cut into lanes that advance together, each lane in chunks.
+
+Lanes. Each lane first runs from an unknown start x₀, with zero covariance, and carries the map from x₀ and the
+information on it. That makes a lane one step of a shorter chain on the lane's boundaries, which is solved as it is.
+Once the map has decayed below rounding (a lane forgets where it began) it is no longer carried. A second run from the
+known starts then fills the lanes.
+
+Chunks. Transitions exist for one chunk at a time. The forward pass keeps the prediction at the head of each chunk; the
+backward pass runs a chunk forward again and then backward. Memory is that of the results plus one chunk.
+
+With one lane this is the textbook recursion.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from thiele.chain import lanes_of_scalars, matrices
+from thiele.chain.recursions import Backward, Filter, Gain, Map, Step, backward, forward, gain
+from thiele.chain.types import Chain, Information, Move, Moves, Tabulated
+
+# Written out entry by entry, a step of a larger state takes long to compile and spills out of the cache.
+LARGEST_SCALAR_STATE = 8
+LARGEST_SCALAR_OUTPUT = 2
+# Below this length a user waits for the compiler, not for the loop: one lane of plain matrices compiles soonest.
+SHORTEST_IN_LANES = 4096
+
+
+class Layout(NamedTuple):
+    """How many lanes, chunks in a lane and steps in a chunk, and the number system."""
+
+    lanes: int
+    chunks: int
+    steps: int
+    algebra: ModuleType
+
+    def split(self, array: Array) -> Array:
+        """(..., n) → (chunks, ..., steps, lanes), padded with zeros: no information, so no effect."""
+        size = self.lanes * self.chunks * self.steps
+        padded = jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, size - array.shape[-1])])
+        cut = padded.reshape(*array.shape[:-1], self.lanes, self.chunks, self.steps)
+        return jnp.moveaxis(jnp.moveaxis(cut, -2, 0), -2, -1)
+
+    def join(self, array: Array, n: int) -> Array:
+        """The inverse of `split`."""
+        cut = jnp.moveaxis(jnp.moveaxis(array, -1, -2), 0, -2)
+        return cut.reshape(*cut.shape[:-3], self.lanes * self.chunks * self.steps)[..., :n]
+
+
+def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Layout:
+    """Lanes, chunks and number system by the length of the chain, the size of the state and the backend."""
+    scalars = d <= LARGEST_SCALAR_STATE and outputs <= LARGEST_SCALAR_OUTPUT
+    if lanes is None:
+        if n < SHORTEST_IN_LANES:
+            lanes = 1
+        elif jax.default_backend() == "cpu":
+            lanes = min(1024 if d <= 2 else 512, n // 64) if scalars else 1
+        else:
+            lanes = min(65536, math.isqrt(4 * n))
+    scalars = scalars and lanes > 1
+    length = -(-n // lanes)
+    # A short chain is one chunk: what it would save in memory is not worth a second forward pass.
+    steps = length if n < SHORTEST_IN_LANES else 64
+    return Layout(lanes, -(-length // steps), steps, lanes_of_scalars if scalars else matrices)
+
+
+class Pieces(NamedTuple):
+    """A chain and its information in chunks: every leaf is (chunks, ..., steps, lanes)."""
+
+    inputs: Any
+    precision: Array
+    shift: Array | None
+    centre: Array | None
+
+
+class Ends(NamedTuple):
+    """What each lane starts from, N(m, P), and what follows it, (r, N)."""
+
+    m: Array
+    P: Array
+    r: Array
+    N: Array
+
+
+class Visit(NamedTuple):
+    """All that is known at the steps of one chunk, for `emit`: each entry has trailing axes (steps, lanes)."""
+
+    step: Step
+    before: Filter
+    gain: Gain
+    after: Backward
+
+
+class Row(NamedTuple):
+    """A chunk as a loop goes along it: moves (prepared, or already written out) and information."""
+
+    moves: Any
+    Lam: Any
+    h: Any
+    c: Any
+
+
+class Problem(NamedTuple):
+    """A chain with its information, laid out."""
+
+    moves: Moves
+    layout: Layout
+    H: np.ndarray
+    d: int
+    dtype: Any
+    pieces: Pieces
+
+    def chunk(self, piece: Pieces) -> Row:
+        """The steps of one chunk in the form that `walk` goes along."""
+        alg = self.layout.algebra
+        column = lambda x: None if x is None else alg.unpack(x[:, None])  # noqa: E731
+        return Row(
+            moves=self._write(self._prepare(piece.inputs)),
+            Lam=alg.fold(alg.unpack(piece.precision)),
+            h=column(piece.shift),
+            c=column(piece.centre),
+        )
+
+    def read(self, row: Row) -> Step:
+        """A row, or a chunk of rows, as the recursions take it."""
+        return Step(*row.moves, row.Lam, row.h, row.c)
+
+    def _prepare(self, inputs: Any) -> Any:
+        rows = jax.tree.map(lambda x: jnp.moveaxis(x, -2, 0), inputs)
+        # A loop of its own: what leaves it is stored, where the compiler would otherwise compute it in every use.
+        _, found = jax.lax.scan(lambda _, row: (None, self.moves.prepare(row)), None, rows)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2), found)
+
+    def _write(self, prepared: Any) -> tuple[Any, Any, Any]:
+        alg, move = self.layout.algebra, self.moves(prepared)
+        b = None if move.b is None else alg.unpack(move.b[:, None])
+        return alg.unpack(move.A), alg.fold(alg.unpack(move.Q)), b
+
+    def emission(self) -> Any:
+        """H as the number system writes it."""
+        return self.layout.algebra.selection(self.H, self.dtype)
+
+    def filter_from(self, m: Array, P: Array) -> Filter:
+        """The carry of a forward pass that starts at N(m, P), (d, lanes) and (d, d, lanes)."""
+        alg = self.layout.algebra
+        p = jnp.einsum("ij...,lj->il...", P, jnp.asarray(self.H, self.dtype))
+        log = jnp.zeros(m.shape[-1], self.dtype)
+        return Filter(alg.unpack(m[:, None]), alg.fold(alg.unpack(P)), alg.unpack(p), log)
+
+
+def lay_out(chain: Chain, info: Information, layout: Layout) -> Problem:
+    """Cut a chain and its information into lanes and chunks."""
+    d = chain.mean.shape[0]
+    H = np.eye(d) if info.H is None else info.H
+    split = lambda x: None if x is None else layout.split(x)  # noqa: E731
+    pieces = Pieces(
+        jax.tree.map(layout.split, chain.inputs), split(info.precision), split(info.shift), split(info.centre)
+    )
+    return Problem(chain.moves, layout, H, d, chain.mean.dtype, pieces)
+
+
+def _filter_step(problem: Problem) -> Callable[..., Any]:
+    alg, H = problem.layout.algebra, problem.emission()
+
+    def step(carry: Filter, row: Row) -> tuple[Filter, None]:
+        moved, _ = forward(alg, H, carry._replace(P=alg.unfold(carry.P)), None, problem.read(row))
+        return moved._replace(P=alg.fold(moved.P)), None
+
+    return step
+
+
+def _map_step(problem: Problem) -> Callable[..., Any]:
+    alg, H = problem.layout.algebra, problem.emission()
+
+    def step(carry: tuple[Filter, Map], row: Row) -> tuple[tuple[Filter, Map], None]:
+        state, start = carry[0]._replace(P=alg.unfold(carry[0].P)), carry[1]._replace(J=alg.unfold(carry[1].J))
+        state, start = forward(alg, H, state, start, problem.read(row))
+        return (state._replace(P=alg.fold(state.P)), start._replace(J=alg.fold(start.J))), None
+
+    return step
+
+
+def reduce_lanes(chain: Chain, problem: Problem) -> tuple[Move, Information, Array]:
+    """Each lane as one step: information on its first state, the move to the next lane's, and its log factor."""
+    layout, d, K = problem.layout, problem.d, problem.layout.lanes
+    alg, dtype = layout.algebra, problem.dtype
+    zero, eye = jnp.zeros((d, d, K), dtype), jnp.broadcast_to(jnp.eye(d, dtype=dtype)[:, :, None], (d, d, K))
+    empty = jnp.zeros((d, K), dtype)
+    HPhi = jnp.broadcast_to(jnp.asarray(problem.H, dtype)[:, :, None], (*problem.H.shape, K))
+    column = alg.unpack(empty[:, None])
+    start = Map(alg.unpack(eye), alg.unpack(HPhi), column, alg.fold(alg.unpack(zero)))
+    tiny = jnp.finfo(dtype).eps * 1e-3
+    plain, full = _filter_step(problem), _map_step(problem)
+
+    def without_map(carry: tuple[Filter, Map], steps: Row) -> tuple[Filter, Map]:
+        state, start = carry
+        forgotten = start._replace(Phi=jax.tree.map(jnp.zeros_like, start.Phi), f=jax.tree.map(jnp.zeros_like, start.f))
+        return alg.walk(plain, state, steps)[0], forgotten
+
+    def with_map(carry: tuple[Filter, Map], steps: Row) -> tuple[Filter, Map]:
+        return alg.walk(full, carry, steps)[0]
+
+    def chunk(carry: tuple[Filter, Map], piece: Pieces) -> tuple[tuple[Filter, Map], None]:
+        steps = problem.chunk(piece)
+        size = jnp.stack([jnp.max(jnp.abs(entry)) for entry in jax.tree.leaves(carry[1].Phi)])
+        return jax.lax.cond(jnp.max(size) < tiny, without_map, with_map, carry, steps), None
+
+    (state, start), _ = jax.lax.scan(chunk, (problem.filter_from(empty, zero), start), problem.pieces)
+    pack = lambda X, shape: alg.pack(X, shape, (K,))  # noqa: E731
+    move = Move(
+        A=(pack(start.Phi, (d, d))[None],),
+        Q=(pack(alg.unfold(state.P), (d, d))[None],),
+        b=pack(state.m, (d, 1))[:, 0],
+    )
+    info = Information(precision=pack(alg.unfold(start.J), (d, d)), shift=pack(start.h, (d, 1))[:, 0])
+    return move, info, jnp.sum(state.log)
+
+
+def boundary_chain(chain: Chain, problem: Problem) -> tuple[Chain, Information, Array]:
+    """The chain on the first states of the lanes, its information, and the log factor that the reduction has taken."""
+    move, info, log = reduce_lanes(chain, problem)
+    inner = jax.tree.map(lambda x: x[..., :-1], move)
+    return Chain(chain.mean, chain.cov, Tabulated(), inner), info, log
+
+
+def find_ends(chain: Chain, problem: Problem) -> Ends:
+    """Starts and ends of the lanes; for one lane the prior and nothing."""
+    d, dtype = problem.d, problem.dtype
+    nothing = Backward(jnp.zeros((d, 1), dtype), jnp.zeros((d, d, 1), dtype))
+    if problem.layout.lanes == 1:
+        return Ends(chain.mean[:, None], matrices.dense(chain.cov)[:, :, None], *nothing)
+    short, gathered, _ = boundary_chain(chain, problem)
+    m, P, r, N = predictions(short, gathered, choose_layout(problem.layout.lanes, d, d, lanes=1))
+    ends = [jnp.concatenate([x[..., 1:], last], axis=-1) for x, last in zip((r, N), nothing, strict=True)]
+    return Ends(m, P, *ends)
+
+
+def log_normaliser_of(chain: Chain, problem: Problem) -> Array:
+    """The log-normaliser by the forward recursion alone, in one lane or through the boundaries of many."""
+    if problem.layout.lanes > 1:
+        short, gathered, log = boundary_chain(chain, problem)
+        layout = choose_layout(problem.layout.lanes, problem.d, problem.d, lanes=1)
+        return log + log_normaliser_of(short, lay_out(short, gathered, layout))
+    step = _filter_step(problem)
+
+    def chunk(carry: Filter, piece: Pieces) -> tuple[Filter, None]:
+        return problem.layout.algebra.walk(step, carry, problem.chunk(piece))[0], None
+
+    start = problem.filter_from(chain.mean[:, None], matrices.dense(chain.cov)[:, :, None])
+    state, _ = jax.lax.scan(chunk, start, problem.pieces)
+    return jnp.sum(state.log)
+
+
+Emit = Callable[[Pieces, Visit], tuple[Any, Any]]
+
+
+class Swept(NamedTuple):
+    """What a sweep returns: `emit`'s results and totals, (r, N) at the first state of each lane, the log-normaliser."""
+
+    results: Any
+    totals: Any
+    first: Backward
+    log: Array
+
+
+def sweep(chain: Chain, problem: Problem, ends: Ends, emit: Emit) -> Swept:
+    """Run every lane forward and backward. `emit(piece, visit)` returns results along the chain, with trailing axes
+    (steps, lanes), and totals to be summed over the chunks.
+    """
+    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
+    step = _filter_step(problem)
+
+    def keep(carry: Filter, row: Row) -> tuple[Filter, Filter]:
+        return step(carry, row)[0], carry
+
+    def back(after: Backward, x: tuple[Row, Any, Gain]) -> tuple[Backward, Backward]:
+        row, p, found = x
+        moved = backward(alg, H, after._replace(N=alg.unfold(after.N)), problem.read(row), p, found)
+        return moved._replace(N=alg.fold(moved.N)), after
+
+    def visit_chunk(after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Any, Any, Filter]:
+        rows = problem.chunk(piece)
+        steps = problem.read(rows)
+        last, before = alg.walk(keep, head, rows)
+        found = alg.each(lambda s, m, p: gain(alg, H, s, m, p))(steps, before.m, before.p)
+        after, afters = alg.walk(back, after, (rows, before.p, found), reverse=True)
+        visit = Visit(steps, before._replace(P=alg.unfold(before.P)), found, afters._replace(N=alg.unfold(afters.N)))
+        return after, *emit(piece, visit), last
+
+    start = problem.filter_from(ends.m, ends.P)
+    end = Backward(alg.unpack(ends.r[:, None]), alg.fold(alg.unpack(ends.N)))
+    one = jax.tree.map(lambda x: x[0], problem.pieces)
+    if layout.chunks == 1:
+        first, results, totals, last = visit_chunk(end, one, start)
+        results = jax.tree.map(lambda x: x[None], results)
+    else:
+
+        def to_next_chunk(carry: Filter, piece: Pieces) -> tuple[Filter, Filter]:
+            return alg.walk(step, carry, problem.chunk(piece))[0], carry
+
+        def chunk(carry: tuple[Backward, Any], x: tuple[Pieces, Filter]) -> tuple[tuple[Backward, Any], Any]:
+            after, totals = carry
+            after, results, more, _ = visit_chunk(after, *x)
+            return (after, jax.tree.map(jnp.add, totals, more)), results
+
+        last, heads = jax.lax.scan(to_next_chunk, start, problem.pieces)
+        shapes = jax.eval_shape(lambda piece: visit_chunk(end, piece, start)[2], one)
+        totals = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        (first, totals), results = jax.lax.scan(chunk, (end, totals), (problem.pieces, heads), reverse=True)
+    r = alg.pack(first.r, (problem.d, 1), (layout.lanes,))[:, 0]
+    N = alg.pack(alg.unfold(first.N), (problem.d, problem.d), (layout.lanes,))
+    return Swept(results, totals, Backward(r, N), jnp.sum(last.log))
+
+
+def predictions(chain: Chain, info: Information, layout: Layout) -> tuple[Array, Array, Array, Array]:
+    """At every state: the prediction N(m, P) from those before, and (r, N) from itself and those after."""
+    problem = lay_out(chain, info, layout)
+    alg, d, n = layout.algebra, problem.d, info.precision.shape[-1]
+    batch = (layout.steps, layout.lanes)
+
+    def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
+        own = alg.each(lambda a, s, p, g: backward(alg, problem.emission(), a, s, p, g))(
+            visit.after, visit.step, visit.before.p, visit.gain
+        )
+        vectors = [alg.pack(x, (d, 1), batch)[:, 0] for x in (visit.before.m, own.r)]
+        squares = [alg.pack(x, (d, d), batch) for x in (visit.before.P, own.N)]
+        return (vectors[0], squares[0], vectors[1], squares[1]), ()
+
+    swept = sweep(chain, problem, find_ends(chain, problem), emit)
+    return tuple(layout.join(x, n) for x in swept.results)

@@ -1,0 +1,186 @@
+"""Linear algebra with every entry written out: the number system for small states in many lanes.
+
+A matrix is a dictionary from (row, column) to an array that holds that entry for all lanes; a missing key is a
+structural zero and costs nothing. Everything is elementwise over lanes, so a whole step of a recursion compiles to
+plain vector loops, with no call to a matrix routine. Symmetric matrices are built from their upper triangle and share
+the arrays below it: they cannot lose symmetry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from thiele.chain.types import Blocks
+from thiele.tables import as_array, size, table
+
+Matrix = dict[tuple[int, int], Array]
+
+# Entries are sums and products of few functions of the step: cheaper to form inside the step than to store and load.
+ASSEMBLES_EARLY = False
+
+
+def mul(X: Matrix, Y: Matrix) -> Matrix:
+    """X Y."""
+    rows: dict[int, list[tuple[int, Array]]] = {}
+    for (k, j), value in Y.items():
+        rows.setdefault(k, []).append((j, value))
+    out: Matrix = {}
+    for (i, k), left in X.items():
+        for j, right in rows.get(k, ()):
+            _accumulate(out, (i, j), left * right)
+    return out
+
+
+def _accumulate(out: Matrix, key: tuple[int, int], term: Array) -> None:
+    out[key] = out[key] + term if key in out else term
+
+
+def transpose(X: Matrix) -> Matrix:
+    """Xᵀ."""
+    return {(j, i): value for (i, j), value in X.items()}
+
+
+def add(X: Matrix, Y: Matrix) -> Matrix:
+    """X + Y."""
+    out = dict(X)
+    for key, value in Y.items():
+        _accumulate(out, key, value)
+    return out
+
+
+def sub(X: Matrix, Y: Matrix) -> Matrix:
+    """X − Y."""
+    out = dict(X)
+    for key, value in Y.items():
+        out[key] = out[key] - value if key in out else -value
+    return out
+
+
+def scale(a: float, X: Matrix) -> Matrix:
+    """a X."""
+    return {key: a * value for key, value in X.items()}
+
+
+def symmetric(X: Matrix) -> Matrix:
+    """The matrix whose upper triangle is X's."""
+    upper = {key: value for key, value in X.items() if key[0] <= key[1]}
+    return upper | {(j, i): value for (i, j), value in upper.items()}
+
+
+def congruence(A: Matrix, P: Matrix) -> Matrix:
+    """A P Aᵀ, upper triangle only, then mirrored."""
+    AP = mul(A, P)
+    out: Matrix = {}
+    for (i, k), left in AP.items():
+        for (j, l), right in A.items():
+            if k == l and i <= j:
+                _accumulate(out, (i, j), left * right)
+    return symmetric(out)
+
+
+def resolve(Lam: Matrix, G: Matrix, h: Matrix | None) -> tuple[Matrix, Matrix, Array]:
+    """With B = (I + Λ G)⁻¹: B Λ (symmetric), B h, log det(I + Λ G), by elimination without pivoting.
+
+    The pivots of I + Λ G stay positive when Λ and G are positive semidefinite.
+    """
+    width = 1 + max(i for i, _ in G)
+    # One table [I + Λ G | Λ | h]; clearing its first block leaves the solutions in the others.
+    tableau = mul(Lam, G)
+    for i in range(width):
+        tableau[i, i] = 1.0 + tableau[i, i] if (i, i) in tableau else jnp.ones_like(next(iter(G.values())))
+    tableau |= {(i, width + j): value for (i, j), value in Lam.items()}
+    tableau |= {(i, 2 * width): value for (i, _), value in (h or {}).items()}
+    log_det: Array | float = 0.0
+    for k in range(width):
+        log_det = log_det + jnp.log(tableau[k, k])
+        pivot = 1.0 / tableau.pop((k, k))
+        row = {j: value * pivot for (i, j), value in tableau.items() if i == k}
+        tableau.update({(k, j): value for j, value in row.items()})
+        for i in [i for i in range(width) if i != k and (i, k) in tableau]:
+            factor = tableau.pop((i, k))
+            for j, value in row.items():
+                tableau[i, j] = tableau[i, j] - factor * value if (i, j) in tableau else -factor * value
+    BLam = {(i, j - width): value for (i, j), value in tableau.items() if width <= j < 2 * width}
+    Bh = {(i, 0): value for (i, j), value in tableau.items() if j == 2 * width}
+    return symmetric(BLam), Bh, log_det
+
+
+def scalar(X: Matrix) -> Array | float:
+    """The entry of a 1 × 1 matrix; a structural zero is 0."""
+    return X.get((0, 0), 0.0)
+
+
+def selection(H: np.ndarray, dtype: jnp.dtype) -> Matrix:
+    """The emission matrix as this number system writes it."""
+    return {(int(i), int(j)): jnp.asarray(H[i, j], dtype) for i, j in np.argwhere(H)}
+
+
+def unpack(array: Array | Blocks | None) -> Matrix | None:
+    """Split an array (rows, columns, ...) or stacks of blocks into entries."""
+    if array is None:
+        return None
+    if not isinstance(array, tuple):
+        return {(i, j): array[i, j] for i in range(array.shape[0]) for j in range(array.shape[1])}
+    return {key: value for key, value in _entries(array) if value is not None}
+
+
+def _entries(blocks: Blocks) -> Iterator[tuple[tuple[int, int], Array | None]]:
+    start = 0
+    for stack in blocks:
+        g, b = size(stack)
+        for i, j, k in np.ndindex(b, b, g):
+            if isinstance(stack, tuple):
+                value = None if stack[i][j] is None else stack[i][j][k]
+            else:
+                value = stack[k, i, j]
+            yield (start + k * b + i, start + k * b + j), value
+        start += g * b
+
+
+def pack(X: Matrix, shape: tuple[int, int], batch: tuple[int, ...]) -> Array:
+    """The inverse of `unpack` for a dense matrix; structural zeros become zeros."""
+    some = next(iter(X.values()))
+    zero = jnp.zeros(batch, some.dtype)
+    entries = [jnp.broadcast_to(X.get(key, zero), batch) for key in np.ndindex(*shape)]
+    return jnp.stack(entries).reshape(*shape, *batch)
+
+
+def pack_blocks(X: Matrix, like: Blocks) -> Blocks:
+    """The blocks of X that lie where `like` has its own, in the same form."""
+    keys = iter([key for key, _ in _entries(like)])
+    out = []
+    for stack in like:
+        g, b = size(stack)
+        rows = [[jnp.stack([X[next(keys)] for _ in range(g)]) for _ in range(b)] for _ in range(b)]
+        if isinstance(stack, tuple):
+            rows = [
+                [None if e is None else x for x, e in zip(*both, strict=True)] for both in zip(rows, stack, strict=True)
+            ]
+        out.append(table(rows) if isinstance(stack, tuple) else as_array(table(rows)))
+    return tuple(out)
+
+
+def fold(X: Matrix) -> Matrix:
+    """A symmetric matrix as a loop carries it: its upper triangle."""
+    return {key: value for key, value in X.items() if key[0] <= key[1]}
+
+
+def unfold(X: Matrix) -> Matrix:
+    """The inverse of `fold`."""
+    return symmetric(X)
+
+
+def each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` of one lane at one step, applied to all: it is elementwise already."""
+    return function
+
+
+def walk(step: Callable[..., Any], carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
+    """`jax.lax.scan` along the last but one axis of `xs`, in every lane of the last axis."""
+    return jax.lax.scan(step, carry, jax.tree.map(lambda x: jnp.moveaxis(x, -2, 0), xs), reverse=reverse)

@@ -1,0 +1,159 @@
+"""Linear algebra for one lane with ordinary arrays: the number system for large states.
+
+`mul`, `add`, … here and in `lanes_of_scalars` have the same names and meaning, so that the recursions are written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import lu_factor, lu_solve
+from jaxtyping import Array
+
+from thiele.chain.types import Blocks
+from thiele.tables import as_array, size, table
+
+Matrix = Array | Blocks
+
+# Writing a transition out costs many small operations: done for a whole chunk at once, not in every step.
+ASSEMBLES_EARLY = True
+
+
+def mul(X: Matrix, Y: Matrix) -> Array:
+    """X Y; a tuple of stacks on either side is block-diagonal and costs d² times the block size, not d³."""
+    if isinstance(X, tuple):
+        return _blocks_times(X, Y)
+    if isinstance(Y, tuple):
+        return _blocks_times(transpose(Y), X.T).T
+    return X @ Y
+
+
+def _blocks_times(X: Blocks, Y: Array) -> Array:
+    parts, start = [], 0
+    for stack in X:
+        g, b = stack.shape[:2]
+        rows = Y[start : start + g * b].reshape(g, b, -1)
+        parts.append((stack @ rows).reshape(g * b, -1))
+        start += g * b
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
+
+
+def transpose(X: Matrix) -> Matrix:
+    """Xᵀ, or the transpose of every block."""
+    return tuple(jnp.swapaxes(stack, 1, 2) for stack in X) if isinstance(X, tuple) else X.T
+
+
+def add(X: Matrix, Y: Matrix) -> Array:
+    """X + Y for dense X; Y may be block-diagonal."""
+    return X + dense(Y)
+
+
+def sub(X: Array, Y: Array) -> Array:
+    """X − Y."""
+    return X - Y
+
+
+def scale(a: float, X: Array) -> Array:
+    """a X."""
+    return a * X
+
+
+def symmetric(X: Array) -> Array:
+    """X with rounding made symmetric."""
+    return 0.5 * (X + X.T)
+
+
+def congruence(A: Matrix, P: Array) -> Array:
+    """A P Aᵀ."""
+    return symmetric(mul(mul(A, P), transpose(A)))
+
+
+def dense(X: Matrix) -> Array:
+    """A block-diagonal matrix written out, (d, d, ...)."""
+    if not isinstance(X, tuple):
+        return X
+    stacks = [as_array(stack) for stack in X]
+    d = sum(stack.shape[0] * stack.shape[1] for stack in stacks)
+    out, start = jnp.zeros((d, d, *stacks[0].shape[3:]), stacks[0].dtype), 0
+    for stack in stacks:
+        for block in stack:
+            rows = slice(start, start + block.shape[0])
+            out = out.at[rows, rows].set(block)
+            start += block.shape[0]
+    return out
+
+
+def resolve(Lam: Array, G: Array, h: Array | None) -> tuple[Array, Array, Array]:
+    """With B = (I + Λ G)⁻¹: B Λ (symmetric), B h, log det(I + Λ G)."""
+    if Lam.shape == (1, 1):
+        spread = 1.0 + Lam * G
+        return Lam / spread, jnp.zeros_like(G) if h is None else h / spread, jnp.log(spread[0, 0])
+    spread = jnp.eye(Lam.shape[0], dtype=Lam.dtype) + Lam @ G
+    factors = lu_factor(spread)
+    # Solved apart from h, so that a batch of shifts shares M and with it every covariance.
+    BLam = symmetric(lu_solve(factors, Lam))
+    Bh = jnp.zeros((Lam.shape[0], 1), Lam.dtype) if h is None else lu_solve(factors, h)
+    return BLam, Bh, jnp.sum(jnp.log(jnp.abs(jnp.diagonal(factors[0]))))
+
+
+def scalar(X: Array) -> Array:
+    """The entry of a 1 × 1 matrix."""
+    return X[0, 0]
+
+
+def selection(H: np.ndarray, dtype: jnp.dtype) -> Array:
+    """The emission matrix as this number system writes it."""
+    return jnp.asarray(H, dtype)
+
+
+def unpack(array: Matrix | None) -> Matrix | None:
+    """This number system works on arrays with trailing batch axes; tables of entries are written out."""
+    return tuple(as_array(stack) for stack in array) if isinstance(array, tuple) else array
+
+
+def pack(X: Array, shape: tuple[int, int], batch: tuple[int, ...]) -> Array:
+    """The inverse of `unpack` for a dense matrix."""
+    return X
+
+
+def pack_blocks(X: Array, like: Blocks) -> Blocks:
+    """The blocks of X, (d, d, ...), that lie where `like` has its own, in the same form."""
+    out, start = [], 0
+    for stack in like:
+        g, b = size(stack)
+        where = [slice(start + k * b, start + (k + 1) * b) for k in range(g)]
+        blocks = jnp.stack([X[rows, rows] for rows in where])
+        if isinstance(stack, tuple):
+            rows = enumerate(stack)
+            out.append(table([[None if e is None else blocks[:, i, j] for j, e in enumerate(row)] for i, row in rows]))
+        else:
+            out.append(blocks)
+        start += g * b
+    return tuple(out)
+
+
+def fold(X: Array) -> Array:
+    """A symmetric matrix as a loop carries it."""
+    return X
+
+
+def unfold(X: Array) -> Array:
+    """The inverse of `fold`."""
+    return X
+
+
+def each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` of one lane at one step, applied along the two trailing axes (steps, lanes)."""
+    return jax.vmap(jax.vmap(function, in_axes=-1, out_axes=-1), in_axes=-1, out_axes=-1)
+
+
+def walk(step: Callable[..., Any], carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
+    """`jax.lax.scan` along the last but one axis of `xs`, in every lane of the last axis."""
+    lanes = jax.vmap(step, in_axes=-1, out_axes=-1)
+    leading = jax.tree.map(lambda x: jnp.moveaxis(x, -2, 0), xs)
+    carry, ys = jax.lax.scan(lanes, carry, leading, reverse=reverse)
+    return carry, jax.tree.map(lambda y: jnp.moveaxis(y, 0, -2), ys)

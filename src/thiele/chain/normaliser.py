@@ -1,0 +1,128 @@
+r"""The log-normaliser of a chain with information, and its derivative without a tape.
+
+The gradient of log Z in every transition, noise and piece of information is a product of filtered moments and (r, N),
+so it costs one forward and one backward recursion and no stored intermediate. It is attached as the derivative rule of
+`log_normaliser`; being plain JAX itself, it can be differentiated again.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array, Float
+
+from thiele.chain.lanes import Layout, Pieces, Visit, choose_layout, find_ends, lay_out, log_normaliser_of, sweep
+from thiele.chain.matrices import pack_blocks
+from thiele.chain.recursions import smoothed_output
+from thiele.chain.types import Chain, Information, Move
+
+
+def log_normaliser(chain: Chain, info: Information, lanes: int | None = None) -> Float[Array, ""]:
+    """log ∫ p(x) Π_i exp(shift_i·f_i − ½ (f_i − centre_i)ᵀ precision_i (f_i − centre_i)) dx."""
+    d, outputs, n = chain.mean.shape[0], info.precision.shape[0], info.precision.shape[-1]
+    layout = choose_layout(n, d, outputs, lanes)
+    H = None if info.H is None else _Static(info.H)
+    return _log_normaliser(layout, H, chain, info._replace(H=None))
+
+
+class _Static:
+    """An array as a compile-time constant: equal by value."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __hash__(self) -> int:
+        return hash(self.array.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Static) and np.array_equal(self.array, other.array)
+
+
+def _with(info: Information, H: _Static | None) -> Information:
+    return info._replace(H=None if H is None else H.array)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _log_normaliser(layout: Layout, H: _Static | None, chain: Chain, info: Information) -> Array:
+    return log_normaliser_of(chain, lay_out(chain, _with(info, H), layout))
+
+
+@partial(_log_normaliser.defjvp, symbolic_zeros=True)
+def _log_normaliser_jvp(
+    layout: Layout, H: _Static | None, primals: tuple[Chain, Information], tangents: tuple[Chain, Information]
+) -> tuple[Array, Array]:
+    chain, info = primals
+    moving = [not isinstance(t, SymbolicZero) for t in jax.tree.leaves(tangents[0].inputs)]
+    gradient = value_and_gradient(chain, _with(info, H), layout, inputs=any(moving))
+    pairs = zip(jax.tree.leaves(gradient.by_chain), jax.tree.leaves(tangents[0]._replace(inputs=())), strict=True)
+    by_inputs = zip(jax.tree.leaves(gradient.by_inputs), jax.tree.leaves(tangents[0].inputs), strict=False)
+    by_info = zip(jax.tree.leaves(gradient.by_info), jax.tree.leaves(tangents[1]), strict=True)
+    total = jnp.zeros_like(gradient.value)
+    for slope, tangent in (*pairs, *by_inputs, *by_info):
+        if not isinstance(tangent, SymbolicZero) and jnp.issubdtype(slope.dtype, jnp.inexact):
+            total = total + jnp.sum(slope * tangent)
+    return gradient.value, total
+
+
+class Gradient(NamedTuple):
+    """log Z and its gradient: in the chain's mean, covariance and the leaves of `moves`; in its inputs (None unless
+    asked for); in the information.
+    """
+
+    value: Array
+    by_chain: Chain
+    by_inputs: Any
+    by_info: Information
+
+
+def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: bool = False) -> Gradient:
+    """log Z with its gradient, by one forward and one backward recursion."""
+    problem = lay_out(chain, info, layout)
+    alg, H, d, n = layout.algebra, problem.emission(), problem.d, info.precision.shape[-1]
+    outputs, batch = problem.H.shape[0], (layout.steps, layout.lanes)
+
+    def at_one_step(visit: Visit) -> tuple[Any, ...]:
+        step, (m, P, p, _), (M, xi, _), (r, N) = visit
+        filtered = alg.add(m, alg.mul(p, xi))
+        spread = alg.sub(P, alg.congruence(p, M))
+        D = alg.sub(alg.mul(r, alg.transpose(r)), N)
+        by_A = alg.add(alg.mul(r, alg.transpose(filtered)), alg.mul(D, alg.mul(step.A, spread)))
+        by_Q = alg.scale(0.5, D)
+        f, V = smoothed_output(alg, H, step, visit.before, visit.gain, visit.after)
+        away = f if step.c is None else alg.sub(f, step.c)
+        by_Lam = alg.scale(-0.5, alg.add(alg.mul(away, alg.transpose(away)), V))
+        return by_A, by_Q, r, f, by_Lam, alg.mul(alg.unfold(step.Lam), away)
+
+    def emit(piece: Pieces, visit: Visit) -> tuple[Any, Any]:
+        by_A, by_Q, r, f, by_Lam, by_c = alg.each(at_one_step)(visit)
+        move, pull = jax.vjp(lambda moves, x: moves(moves.prepare(x)), chain.moves, piece.inputs)
+        slope = Move(
+            A=alg.pack_blocks(by_A, move.A),
+            Q=alg.pack_blocks(by_Q, move.Q),
+            b=None if move.b is None else alg.pack(r, (d, 1), batch)[:, 0],
+        )
+        by_moves, by_inputs = pull(slope)
+        along = (
+            by_inputs if inputs else None,
+            alg.pack(by_Lam, (outputs, outputs), batch),
+            None if info.shift is None else alg.pack(f, (outputs, 1), batch)[:, 0],
+            None if info.centre is None else alg.pack(by_c, (outputs, 1), batch)[:, 0],
+        )
+        return along, by_moves
+
+    swept = sweep(chain, problem, find_ends(chain, problem), emit)
+    by_inputs, by_Lam, by_h, by_c = swept.results
+    r0, N0 = swept.first.r[:, 0], swept.first.N[:, :, 0]
+    by_cov = pack_blocks(0.5 * (jnp.outer(r0, r0) - N0), chain.cov)
+    join = lambda x: None if x is None else layout.join(x, n)  # noqa: E731
+    return Gradient(
+        value=swept.log,
+        by_chain=Chain(r0, by_cov, swept.totals, ()),
+        by_inputs=jax.tree.map(lambda g, x: layout.join(g, x.shape[-1]), by_inputs, chain.inputs) if inputs else None,
+        by_info=Information(join(by_Lam), join(by_h), join(by_c)),
+    )

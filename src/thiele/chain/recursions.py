@@ -1,0 +1,140 @@
+r"""One step of each recursion on a chain, in matrix notation, for either number system.
+
+`alg` is `matrices` or `lanes_of_scalars`. Vectors are matrices with one column. At a state with prediction N(m, P) and
+information (Λ, h, c) on f = H x, write G = H P Hᵀ, v = c − H m, B = (I + Λ G)⁻¹; then
+
+    M = B Λ,   ξ = M v + B h,        filtered: m + P Hᵀ ξ,   P − P Hᵀ M H P
+    log of the factor: −½ log det(I + Λ G) − ½ vᵀ M v + hᵀ (H m + G Λ-terms)
+
+Nothing is inverted but I + Λ G, so Q = 0, P = 0 and Λ = 0 are ordinary values.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from jaxtyping import Array
+
+Matrix = Any
+
+
+class Step(NamedTuple):
+    """What happens at one state: its information, then the move to the next. Q and Λ are folded (upper triangles)."""
+
+    A: Matrix
+    Q: Matrix
+    b: Matrix | None
+    Lam: Matrix
+    h: Matrix | None
+    c: Matrix | None
+
+
+class Filter(NamedTuple):
+    """The prediction N(m, P) of a state from all before it. `p` = P Hᵀ is carried, not recomputed: the compiler would
+    otherwise write its sum into every entry of the next covariance.
+    """
+
+    m: Matrix
+    P: Matrix
+    p: Matrix
+    log: Array
+
+
+class Map(NamedTuple):
+    """How that prediction depends on the state at the start of the lane: m + Φ x₀, and the information (h, J) on x₀
+    that the lane has gathered. `f` = H Φ.
+    """
+
+    Phi: Matrix
+    f: Matrix
+    h: Matrix
+    J: Matrix
+
+
+class Gain(NamedTuple):
+    """The effect of one state's information on its prediction."""
+
+    M: Matrix
+    xi: Matrix
+    log: Array
+
+
+class Backward(NamedTuple):
+    """Information from a state's own data and all after it, relative to the state's prediction: the gradient of the
+    log-normaliser in m is r, in P it is ½ (r rᵀ − N).
+    """
+
+    r: Matrix
+    N: Matrix
+
+
+def gain(alg: ModuleType, H: Matrix, step: Step, m: Matrix, p: Matrix) -> Gain:
+    """M, ξ and the log factor of one state's information."""
+    G = alg.symmetric(alg.mul(H, p))
+    mu = alg.mul(H, m)
+    M, Bh, log_det = alg.resolve(alg.unfold(step.Lam), G, step.h)
+    v = alg.scale(-1.0, mu) if step.c is None else alg.sub(step.c, mu)
+    Mv = alg.mul(M, v)
+    log = -0.5 * log_det - 0.5 * alg.scalar(alg.mul(alg.transpose(v), Mv))
+    if step.h is None:
+        return Gain(M, Mv, log)
+    # log ∫ N(f; μ, G) exp(h·f − ½ (f−c)ᵀ Λ (f−c)) df: the part that h adds is h·(μ + G (Mv + ½ B h)).
+    inner = alg.add(mu, alg.mul(G, alg.add(Mv, alg.scale(0.5, Bh))))
+    return Gain(M, alg.add(Mv, Bh), log + alg.scalar(alg.mul(alg.transpose(step.h), inner)))
+
+
+def forward(alg: ModuleType, H: Matrix, state: Filter, start: Map | None, step: Step) -> tuple[Filter, Map | None]:
+    """Absorb a state's information, then predict the next state."""
+    M, xi, log = gain(alg, H, step, state.m, state.p)
+    Ap, HA, Q = alg.mul(step.A, state.p), alg.mul(H, step.A), alg.unfold(step.Q)
+    ApM, HAp = alg.mul(Ap, M), alg.mul(H, Ap)
+    m = alg.add(alg.mul(step.A, state.m), alg.mul(Ap, xi))
+    if step.b is not None:
+        m = alg.add(m, step.b)
+    P = alg.add(alg.sub(alg.congruence(step.A, state.P), alg.congruence(Ap, M)), Q)
+    # P Hᵀ of the new P, from the old one: as a sum of new entries it would compute each of them again.
+    ahead = alg.mul(step.A, alg.mul(state.P, alg.transpose(HA)))
+    p = alg.add(alg.sub(ahead, alg.mul(ApM, alg.transpose(HAp))), alg.mul(Q, alg.transpose(H)))
+    moved = Filter(m, P, p, state.log + log)
+    if start is None:
+        return moved, None
+    ft = alg.transpose(start.f)
+    return moved, Map(
+        Phi=alg.sub(alg.mul(step.A, start.Phi), alg.mul(ApM, start.f)),
+        f=alg.sub(alg.mul(HA, start.Phi), alg.mul(alg.mul(HAp, M), start.f)),
+        h=alg.add(start.h, alg.mul(ft, xi)),
+        J=alg.add(start.J, alg.congruence(ft, M)),
+    )
+
+
+def backward(alg: ModuleType, H: Matrix, after: Backward, step: Step, p: Matrix, gain: Gain) -> Backward:
+    """Carry information from the next state's prediction to this one's, adding this state's own.
+
+    With closed-loop E = I − Hᵀ M pᵀ: r = Hᵀ ξ + E Aᵀ r',  N = Hᵀ M H + E Aᵀ N' A Eᵀ.
+    """
+    At = alg.transpose(step.A)
+    Ht = alg.transpose(H)
+    r = alg.mul(At, after.r)
+    N = alg.congruence(At, after.N)
+    pN = alg.transpose(alg.mul(At, alg.mul(after.N, alg.mul(step.A, p))))
+    MpN = alg.mul(gain.M, pN)
+    correction = alg.mul(Ht, MpN)
+    MpNpM = alg.congruence(gain.M, alg.symmetric(alg.mul(pN, p)))
+    N = alg.sub(alg.sub(N, correction), alg.transpose(correction))
+    N = alg.add(N, alg.congruence(Ht, alg.add(gain.M, MpNpM)))
+    xi = alg.sub(gain.xi, alg.mul(gain.M, alg.mul(alg.transpose(p), r)))
+    return Backward(alg.add(r, alg.mul(Ht, xi)), alg.symmetric(N))
+
+
+def smoothed_output(
+    alg: ModuleType, H: Matrix, step: Step, before: Filter, gain: Gain, after: Backward
+) -> tuple[Matrix, Matrix]:
+    """Mean and covariance of f = H x given everything: (r, N) carried back over the move, onto the filtered state."""
+    filtered = alg.add(before.m, alg.mul(before.p, gain.xi))
+    pt = alg.transpose(before.p)
+    Hspread = alg.sub(pt, alg.mul(alg.mul(alg.mul(H, before.p), gain.M), pt))
+    carried = alg.mul(Hspread, alg.transpose(step.A))
+    f = alg.add(alg.mul(H, filtered), alg.mul(carried, after.r))
+    V = alg.sub(alg.mul(Hspread, alg.transpose(H)), alg.congruence(carried, after.N))
+    return f, alg.symmetric(V)

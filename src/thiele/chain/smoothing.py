@@ -1,0 +1,101 @@
+r"""What the chain knows after all information is in: posterior, marginals of states and pairs, marginals of outputs.
+
+All come from the filtered moments N(m, P) and the later information (r, N): the state is N(m + P r, P − P N P). No
+covariance is inverted, so deterministic states and noise-free data are ordinary cases.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from thiele.chain.lanes import Pieces, Visit, choose_layout, find_ends, lay_out, sweep
+from thiele.chain.matrices import dense
+from thiele.chain.recursions import smoothed_output
+from thiele.chain.types import Chain, Information, Posterior
+
+
+def posterior(chain: Chain, info: Information, lanes: int | None = None) -> tuple[Posterior, Float[Array, ""]]:
+    """The posterior at every state, and the log-normaliser."""
+    d, n = chain.mean.shape[0], info.precision.shape[-1]
+    layout = choose_layout(n, d, info.precision.shape[0], lanes)
+    problem = lay_out(chain, info, layout)
+    alg, batch = layout.algebra, (layout.steps, layout.lanes)
+
+    def at_one_step(visit: Visit) -> tuple[Any, ...]:
+        _, (m, P, p, _), (M, xi, _), (r, N) = visit
+        return alg.add(m, alg.mul(p, xi)), alg.sub(P, alg.congruence(p, M)), r, N
+
+    def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
+        m, P, r, N = alg.each(at_one_step)(visit)
+        vectors = [alg.pack(x, (d, 1), batch)[:, 0] for x in (m, r)]
+        squares = [alg.pack(x, (d, d), batch) for x in (P, N)]
+        return (vectors[0], squares[0], vectors[1], squares[1]), ()
+
+    swept = sweep(chain, problem, find_ends(chain, problem), emit)
+    m, P, r, N = (layout.join(x, n) for x in swept.results)
+    return Posterior(m, P, r, N, swept.first.r[:, 0], swept.first.N[:, :, 0]), swept.log
+
+
+class Outputs(NamedTuple):
+    """Marginals N(mean_i, var_i) of f_i = H x_i given all information."""
+
+    mean: Float[Array, "l n"]
+    var: Float[Array, "l l n"]
+
+
+def outputs(chain: Chain, info: Information, lanes: int | None = None) -> tuple[Outputs, Float[Array, ""]]:
+    """The marginals of the outputs at every state, without the states' own, and the log-normaliser."""
+    count, n = info.precision.shape[0], info.precision.shape[-1]
+    layout = choose_layout(n, chain.mean.shape[0], count, lanes)
+    problem = lay_out(chain, info, layout)
+    alg, H, batch = layout.algebra, problem.emission(), (layout.steps, layout.lanes)
+
+    def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
+        f, V = alg.each(lambda v: smoothed_output(alg, H, v.step, v.before, v.gain, v.after))(visit)
+        return (alg.pack(f, (count, 1), batch)[:, 0], alg.pack(V, (count, count), batch)), ()
+
+    swept = sweep(chain, problem, find_ends(chain, problem), emit)
+    return Outputs(*(layout.join(x, n) for x in swept.results)), swept.log
+
+
+class Marginals(NamedTuple):
+    """Moments of states and of neighbouring pairs: `cross` is Cov(x_{i+1}, x_i)."""
+
+    mean: Float[Array, "d n"]
+    cov: Float[Array, "d d n"]
+    cross: Float[Array, "d d n-1"]
+
+
+def marginals(chain: Chain, info: Information, lanes: int | None = None) -> Marginals:
+    """Posterior moments of every state and of every pair of neighbours."""
+    found, _ = posterior(chain, info, lanes)
+    return marginals_of(found, chain)
+
+
+def marginals_of(found: Posterior, chain: Chain) -> Marginals:
+    """The same from a posterior that is at hand."""
+    move = chain.moves(chain.moves.prepare(chain.inputs))
+    A, Q = dense(move.A), dense(move.Q)
+    m, P, r, N = found.m[..., :-1], found.P[..., :-1], found.r[..., :-1], found.N[..., :-1]
+    AP = _mul(A, P)
+    back_r = jnp.einsum("ki...,k...->i...", A, r)
+    last = found.P[..., -1:]
+    # P − (A P)ᵀ N (A P): the later information, carried back over the move.
+    NAP = _mul(N, AP)
+    cov = P - jnp.einsum("ki...,kj...->ij...", AP, NAP)
+    mean = m + jnp.einsum("ij...,j...->i...", P, back_r)
+    predicted = jnp.einsum("ij...,kj...->ik...", AP, A) + Q
+    cross = AP - _mul(predicted, NAP)
+    cov = 0.5 * (cov + jnp.swapaxes(cov, 0, 1))
+    return Marginals(
+        mean=jnp.concatenate([mean, found.m[:, -1:]], axis=-1),
+        cov=jnp.concatenate([cov, last], axis=-1),
+        cross=cross,
+    )
+
+
+def _mul(X: Array, Y: Array) -> Array:
+    return jnp.einsum("ij...,jk...->ik...", X, Y)
