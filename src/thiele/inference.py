@@ -1,0 +1,279 @@
+r"""Sites to convergence at fixed hyperparameters: sweeps of a rule over all data at once, with a step that adapts.
+
+One sweep smooths with the present sites, asks the rule for new ones, and goes a share of the way. All sites move
+together (paper, section 4.4). How far they have still to go is measured at each datum without units,
+
+    residual² = e′ v e + ½ tr(v ΔΛ v ΔΛ),    e = Δh − ΔΛ m,
+
+for the change (Δh, ΔΛ) that the rule asks for and the marginal N(m, v): roughly the change of q in its own standard
+deviations. It does not shrink when the step does, so a small step is never mistaken for convergence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from thiele.chain import Chain
+from thiele.energies import Data, each_datum, energy, local_terms, smooth
+from thiele.likelihoods import AbstractLikelihood
+from thiele.rules import VGP, AbstractLocalRule, AbstractRule, Marginal, PowerEP, Site
+from thiele.rules.latents import log_prob
+
+# A residual may grow by this factor in one sweep: on the way from a poor start it does.
+GROWTH = 2.0
+SMALLEST_STEP = 1e-5
+# The baseline by gradients has no residual; it has converged when this many steps in a row gain nothing.
+PATIENCE = 30
+
+
+class Inferred(NamedTuple):
+    """Sites, what they imply, and how inference went."""
+
+    sites: Site
+    marginals: Marginal
+    energy: Float[Array, ""]
+    sweeps: Int[Array, ""]
+    """Passes of the smoother, those included whose step was then halved."""
+    converged: Bool[Array, ""]
+    residual: Float[Array, ""]
+    step: Float[Array, ""]
+    """The step that was last in use."""
+    repaired: Int[Array, ""]
+    """How many sites had their precision raised to what is allowed, or could not be updated, in the last sweep."""
+
+
+class Swept(NamedTuple):
+    """Sites after one sweep, the marginals before it, and how many sites were repaired."""
+
+    sites: Site
+    marginals: Marginal
+    repaired: Int[Array, ""]
+
+
+def empty_sites(chain: Chain, data: Data, latents: int) -> Site:
+    """Sites that say nothing: q is the prior."""
+    n, dtype = data.mask.shape[0], chain.mean.dtype
+    return Site(jnp.zeros((n, latents), dtype), jnp.zeros((n, latents, latents), dtype))
+
+
+def initial_sites(likelihood: AbstractLikelihood, chain: Chain, data: Data) -> Site:
+    """The site of each datum in the context of the prior alone: one step of EP, a good start for every rule.
+
+    For a count of 1000 it sits near log 1000, where a Taylor expansion at the prior mean would overshoot by hundreds.
+    """
+    none = empty_sites(chain, data, likelihood.latents)
+    return sweep(PowerEP(), likelihood, chain, data, none).sites
+
+
+def sweep(
+    rule: AbstractLocalRule,
+    likelihood: AbstractLikelihood,
+    chain: Chain,
+    data: Data,
+    sites: Site,
+    step: Array | float | None = None,
+) -> Swept:
+    """One smoothing pass and one update of all sites, of size `step` (the rule's own by default), unconditionally."""
+    marginals, _ = smooth(chain, sites, data.mask)
+    target, repaired = updates(rule, likelihood, data, marginals, sites)
+    return Swept(mixed(sites, target, rule.step if step is None else step), marginals, repaired)
+
+
+def updates(
+    rule: AbstractLocalRule, likelihood: AbstractLikelihood, data: Data, marginals: Marginal, sites: Site
+) -> tuple[Site, Int[Array, ""]]:
+    """The sites that the rule asks for, and how many it had to repair; those of missing data are left alone."""
+    target, repaired = each_datum(rule, likelihood, data, marginals, sites)
+    kept = Site(
+        jnp.where(data.mask[:, None], target.shift, sites.shift),
+        jnp.where(data.mask[:, None, None], target.precision, sites.precision),
+    )
+    return kept, jnp.sum(repaired & data.mask)
+
+
+def mixed(old: Site, new: Site, share: Array | float) -> Site:
+    """(1 − share) · old + share · new, in natural parameters."""
+    return jax.tree.map(lambda a, b: a + share * (b - a), old, new)
+
+
+class Look(NamedTuple):
+    """All that one smoothing pass tells about a set of sites."""
+
+    sites: Site
+    marginals: Marginal
+    energy: Array
+    merit: Array
+    slack: Array
+    target: Site
+    repaired: Array
+    residual: Array
+
+
+class State(NamedTuple):
+    """The sites in hand and the step that is tried from them."""
+
+    now: Look
+    step: Array
+    sweeps: Array
+
+
+def infer(
+    rule: AbstractRule,
+    likelihood: AbstractLikelihood,
+    chain: Chain,
+    data: Data,
+    sites: Site | None = None,
+    tolerance: float = 1e-6,
+    max_sweeps: int = 200,
+) -> Inferred:
+    """Sweep from `sites` (by default `initial_sites`) until every residual is below `tolerance`.
+
+    A step that makes things worse, or gives a number that is not finite, is taken back and halved: for CVI the ELBO
+    never falls, for Laplace log p(y, f) never does, while no site is repaired, and for the others the residual may not
+    jump. After a good step the next is sized by Aitken's secant rule, so that oscillations die out. A pure function to
+    `jit`; `tolerance` and `max_sweeps` may be traced. For `VGP` the tolerance is on the relative gain of the ELBO.
+    """
+    if sites is None:
+        sites = initial_sites(likelihood, chain, data)
+    if isinstance(rule, VGP):
+        return _ascend(rule, likelihood, chain, data, sites, tolerance, max_sweeps)
+    return _sweep_to_convergence(rule, likelihood, chain, data, sites, tolerance, max_sweeps)
+
+
+def _sweep_to_convergence(
+    rule: AbstractLocalRule,
+    likelihood: AbstractLikelihood,
+    chain: Chain,
+    data: Data,
+    start: Site,
+    tolerance: float,
+    max_sweeps: int,
+) -> Inferred:
+    def look(sites: Site) -> Look:
+        marginals, log_z = smooth(chain, sites, data.mask)
+        terms = local_terms(rule, likelihood, data, marginals, sites)
+        target, repaired = updates(rule, likelihood, data, marginals, sites)
+        residual = jnp.sqrt(jnp.max(_products(marginals, *2 * (_change(sites, target, marginals),))))
+        total = log_z + jnp.sum(terms)
+        merit = {
+            "energy": lambda: total,
+            "joint": lambda: _log_joint(likelihood, data, marginals, sites),
+            "residual": lambda: -residual,
+        }[rule.merit]()
+        # Sums of n terms agree to within their rounding; asking for more would stop inference short of its optimum.
+        slack = 1e2 * jnp.finfo(log_z.dtype).eps * (jnp.abs(log_z) + jnp.sum(jnp.abs(terms)))
+        return Look(sites, marginals, total, merit, slack, target, repaired, residual)
+
+    def advance(state: State) -> State:
+        now, step, sweeps = state
+        new = look(mixed(now.sites, now.target, step))
+        if rule.merit == "residual":
+            no_worse = new.residual <= GROWTH * now.residual
+        else:
+            no_worse = new.merit >= now.merit - now.slack - new.slack
+            # Repaired sites are not where the merit is highest; there the rule's own fixed point is the aim.
+            no_worse |= (new.repaired > 0) & (new.residual < now.residual)
+        good = jnp.isfinite(new.energy) & jnp.isfinite(new.residual) & _is_a_density(new.marginals) & no_worse
+        # The first look has no predecessor to learn a step from.
+        following = jnp.where(sweeps == 0, rule.step, _secant_step(now, new, step, rule.step))
+        kept = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, now)
+        return State(kept, jnp.where(good, following, 0.5 * step), sweeps + 1)
+
+    def unfinished(state: State) -> Array:
+        now, step, sweeps = state
+        return (now.residual > tolerance) & (sweeps < max_sweeps) & (step > SMALLEST_STEP)
+
+    # Before the first look: the prior, worse than anything, from which `start` is a full step away.
+    none = jax.tree.map(jnp.zeros_like, start)
+    shapes = jax.eval_shape(look, start)
+    blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    worst = jnp.full_like(blank.energy, -jnp.inf)
+    before = blank._replace(sites=none, target=start, energy=worst, merit=worst, residual=-worst)
+    now, step, sweeps = lax.while_loop(unfinished, advance, State(before, jnp.ones_like(worst), jnp.array(0)))
+    return Inferred(
+        now.sites, now.marginals, now.energy, sweeps, now.residual <= tolerance, now.residual, step, now.repaired
+    )
+
+
+def _is_a_density(marginals: Marginal) -> Bool[Array, ""]:
+    """Whether no variance is negative by more than rounding, as sites of negative precision may make it."""
+    variances = jnp.diagonal(marginals.var, axis1=-2, axis2=-1)
+    return jnp.min(variances) >= -1e3 * jnp.finfo(variances.dtype).eps * jnp.max(variances)
+
+
+def _change(old: Site, new: Site, marginals: Marginal) -> Site:
+    """(e, ΔΛ) of the residual."""
+    precision = new.precision - old.precision
+    return Site(new.shift - old.shift - jnp.einsum("nij,nj->ni", precision, marginals.mean), precision)
+
+
+def _products(marginals: Marginal, a: Site, b: Site) -> Float[Array, " n"]:
+    """⟨a, b⟩ of two changes at each datum: residual² for a = b."""
+    first = jnp.einsum("ni,nij,nj->n", a.shift, marginals.var, b.shift)
+    left, right = marginals.var @ a.precision, marginals.var @ b.precision
+    return first + 0.5 * jnp.einsum("nij,nji->n", left, right)
+
+
+def _secant_step(now: Look, new: Look, step: Array, largest: float) -> Array:
+    """ρ ⟨d, d − d′⟩ / ⟨d − d′, d − d′⟩: what would have taken the change d to zero, were d′ linear in the step ρ."""
+    before = _change(now.sites, now.target, new.marginals)
+    after = _change(new.sites, new.target, new.marginals)
+    fall = jax.tree.map(jnp.subtract, before, after)
+    top = jnp.sum(_products(new.marginals, before, fall))
+    bottom = jnp.sum(_products(new.marginals, fall, fall))
+    secant = step * top / jnp.where(bottom > 0, bottom, 1.0)
+    return jnp.where(jnp.isfinite(secant) & (bottom > 0), jnp.clip(secant, 0.1 * largest, largest), largest)
+
+
+def _log_joint(likelihood: AbstractLikelihood, data: Data, marginals: Marginal, sites: Site) -> Array:
+    """log p(y | m) − ½ m′ K⁻¹ m at the mean of q, where K⁻¹ m = h − Λ m because m maximises p(f) Π t(f)."""
+    m = marginals.mean
+    terms = each_datum(lambda model, y, f: log_prob(model, y, f), likelihood, data, m)
+    weights = sites.shift - jnp.einsum("nij,nj->ni", sites.precision, m)
+    return jnp.sum(jnp.where(data.mask, terms - 0.5 * jnp.sum(weights * m, axis=-1), 0.0))
+
+
+def _ascend(
+    rule: VGP,
+    likelihood: AbstractLikelihood,
+    chain: Chain,
+    data: Data,
+    start: Site,
+    tolerance: float,
+    max_sweeps: int,
+) -> Inferred:
+    """Adam on the ELBO; the best sites met on the way are kept."""
+    optimiser = optax.adam(rule.step)
+
+    def loss(factors: Any) -> Array:
+        return -energy(rule, likelihood, chain, data, factors.sites())
+
+    def advance(state: tuple) -> tuple:
+        factors, memory, best, least, since, count = state
+        value, slope = jax.value_and_grad(loss)(factors)
+        slope = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), slope)
+        better = value < least
+        gained = value < least - tolerance * (1.0 + jnp.abs(value))
+        best = jax.tree.map(lambda a, b: jnp.where(better, a, b), factors, best)
+        change, memory = optimiser.update(slope, memory)
+        since = jnp.where(gained, 0, since + 1)
+        return optax.apply_updates(factors, change), memory, best, jnp.minimum(value, least), since, count + 1
+
+    def unfinished(state: tuple) -> Array:
+        *_, since, count = state
+        return (since < PATIENCE) & (count < max_sweeps)
+
+    factors = rule.factors(start)
+    nothing = jnp.full((), jnp.inf, chain.mean.dtype)
+    begin = (factors, optimiser.init(factors), factors, nothing, jnp.array(0), jnp.array(0))
+    *_, best, least, since, count = lax.while_loop(unfinished, advance, begin)
+    sites = best.sites()
+    marginals, _ = smooth(chain, sites, data.mask)
+    step = jnp.full_like(nothing, rule.step)
+    return Inferred(sites, marginals, -least, count, since >= PATIENCE, nothing, step, jnp.array(0))

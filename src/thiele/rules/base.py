@@ -1,0 +1,108 @@
+"""What a rule is: from one datum's marginal q(f) and its old site to a new Gaussian site (paper, section 4).
+
+A rule sees one datum; `vmap` does the rest. Moments and sites always carry the axis of the latent functions, also when
+there is only one. Nothing here knows the chain, so the same rule serves one site per datum and sites tied by segment.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from thiele.likelihoods import AbstractLikelihood
+from thiele.quadrature import AbstractQuadrature
+
+LARGEST_NEGATIVE_SHARE = 0.5
+
+
+class Site(NamedTuple):
+    """t(f) = exp(shift·f − ½ f′ precision f): what one datum says about its latent values, up to scale."""
+
+    shift: Float[Array, " L"]
+    precision: Float[Array, "L L"]
+
+
+class Marginal(NamedTuple):
+    """q(f) = N(mean, var) of the latent values at one datum."""
+
+    mean: Float[Array, " L"]
+    var: Float[Array, "L L"]
+
+
+class Update(NamedTuple):
+    """The site that a rule asks for, and whether it had to be repaired to be one."""
+
+    site: Site
+    repaired: Bool[Array, ""]
+
+
+class AbstractRule(eqx.Module):
+    """How sites are found, and by which energy hyperparameters are judged: a key of `thiele.energies.LOCAL`.
+
+    `step` is the share ρ of the way from the old natural parameters to the new that inference tries first; it takes
+    less where more would overshoot. `quadrature` is passed to the likelihood; `None` leaves the choice to it.
+    """
+
+    energy: eqx.AbstractClassVar[str]
+    """The rule's objective."""
+    merit: eqx.AbstractClassVar[str]
+    """What must not get worse from sweep to sweep: "energy", "joint" (log p(y, f) at the mean) or "residual" (how far
+    the sites are from the fixed point) for rules that climb no function."""
+
+    stationary: eqx.AbstractClassVar[bool]
+    """Whether the energy is stationary in the sites where the rule has converged. If so, its derivative in the
+    hyperparameters is the one with the sites held, although they follow the hyperparameters."""
+    power: eqx.AbstractVar[float]
+    """The power α of the likelihood in the EP energy."""
+    step: eqx.AbstractVar[float]
+    quadrature: eqx.AbstractVar[AbstractQuadrature | None]
+
+
+class AbstractLocalRule(AbstractRule):
+    """A rule whose new site follows from one datum's own marginal and site."""
+
+    @abc.abstractmethod
+    def __call__(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Update:
+        """The site that a full step (ρ = 1) leads to."""
+
+
+def gradient_matched(
+    precision: Float[Array, "L L"],
+    slope: Float[Array, " L"],
+    at: Float[Array, " L"],
+    rest: Float[Array, "L L"],
+) -> Update:
+    """The site with this `precision`, and with log t of gradient `slope` at f = `at`, repaired where need be.
+
+    An outlier under a heavy-tailed likelihood makes q wider, by a site of negative precision. One latent function may
+    have that, down to minus half the precision of the rest, whose variance is `rest`; several may not. Whatever becomes
+    of the precision, the gradient stays: a repaired site still pulls the mean as the datum does.
+    """
+    if precision.shape[0] > 1:
+        precision, repaired = semidefinite(precision)
+    else:
+        floor = -LARGEST_NEGATIVE_SHARE / jnp.maximum(rest, jnp.finfo(rest.dtype).tiny)
+        precision, repaired = jnp.maximum(precision, floor), (precision < floor)[0, 0]
+    return Update(Site(slope + precision @ at, precision), repaired)
+
+
+def semidefinite(matrix: Float[Array, "L L"]) -> tuple[Float[Array, "L L"], Bool[Array, ""]]:
+    """The symmetric part with negative eigenvalues set to zero, and whether any was more negative than rounding."""
+    matrix = 0.5 * (matrix + matrix.T)
+    values, vectors = jnp.linalg.eigh(matrix)
+    # A precision of low rank, where a likelihood sees one sum of latents, has zero eigenvalues of either sign.
+    rounding = 1e2 * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(values))
+    negative = values[0] < -rounding
+    clipped = (vectors * jnp.maximum(values, 0.0)) @ vectors.T
+    return jnp.where(negative, clipped, matrix), negative
+
+
+def keep_finite(update: Update, old: Site) -> Update:
+    """`update`, or the old site where a number in the new one is not finite."""
+    finite = jnp.all(jnp.isfinite(update.site.shift)) & jnp.all(jnp.isfinite(update.site.precision))
+    site = Site(*(jnp.where(finite, new, before) for new, before in zip(update.site, old, strict=True)))
+    return Update(site, update.repaired | ~finite)

@@ -1,0 +1,247 @@
+"""Inference to convergence: dense algebra, standing identities, hard data, and sampling as the outside truth."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import gammaln, logsumexp
+
+from tests.likelihoods.registry import LIKELIHOODS, jit
+from tests.rules.registry import NO_FIXED_POINT, RULES, problem
+from tests.test_energies import as_given, exact_log_likelihood
+from thiele import dense_sites as dense
+from thiele import kernels as kn
+from thiele import likelihoods as th
+from thiele.energies import energy, observed
+from thiele.inference import infer, sweep
+from thiele.rules import CVI, EKS, PL, VGP, Laplace, PowerEP, Site
+from thiele.steps import prior_chain
+
+
+@pytest.fixture(autouse=True)
+def double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+QUICK = [
+    ("cvi", "poisson exp"),
+    ("ep", "bernoulli logit"),
+    ("power ep 0.5", "negative binomial exp"),
+    ("pl", "categorical"),
+    ("eks", "gamma"),
+    ("laplace", "student-t"),
+]
+ALL = [(rule, name) for name in LIKELIHOODS for rule in RULES if (rule, name) not in NO_FIXED_POINT]
+
+
+def check_against_dense(rule_name, name):
+    rule, p = RULES[rule_name], problem(name)
+    sites, marginals, value, _, converged, *_ = jit(
+        lambda kernel: infer(rule, p.likelihood, p.chain(kernel), p.data, tolerance=1e-10, max_sweeps=1000)
+    )(p.kernel)
+    assert converged
+    K = dense.gram(p.kernel, jnp.asarray(p.times))
+    again = jit(lambda K: dense.infer(rule, p.likelihood, K, p.data, sites))(K)
+    seen = np.asarray(p.data.mask)
+    for a, b in zip(sites, again, strict=True):
+        np.testing.assert_allclose(a[seen], b[seen], rtol=1e-7, atol=1e-7)
+    for a, b in zip(marginals, dense.marginals(K, p.data, sites), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+    return rule, p, sites, value
+
+
+@pytest.mark.parametrize(("rule_name", "name"), QUICK, ids=lambda x: x)
+def test_sites_and_marginals_are_those_of_dense_algebra(rule_name, name):
+    check_against_dense(rule_name, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rule_name", "name"), ALL, ids=lambda x: x)
+def test_every_rule_and_likelihood_agrees_with_dense_algebra(rule_name, name):
+    rule, p, sites, value = check_against_dense(rule_name, name)
+    # The dense ELBO solves with the Gram matrix, which two equal times make singular.
+    jitter = 1e-9 * np.eye(p.times.size * p.likelihood.latents)
+
+    def by_gram(kernel):
+        return dense.energy(rule, p.likelihood, dense.gram(kernel, jnp.asarray(p.times)) + jitter, p.data, sites)
+
+    def by_chain(kernel):
+        return energy(rule, p.likelihood, p.chain(kernel), p.data, sites)
+
+    (ours, slope), (theirs, dense_slope) = jit(lambda k: [jax.value_and_grad(f)(k) for f in (by_chain, by_gram)])(
+        p.kernel
+    )
+    np.testing.assert_allclose(ours, value, rtol=1e-10)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-7)
+    for a, b in zip(jax.tree.leaves(slope), jax.tree.leaves(dense_slope), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+
+
+def test_every_rule_is_exact_for_a_gaussian_likelihood_after_one_sweep():
+    p = problem("gaussian")
+    found = jit(lambda: {name: infer(rule, p.likelihood, p.chain(), p.data) for name, rule in RULES.items()})()
+    K = dense.gram(p.kernel, jnp.asarray(p.times))
+    truth = exact_log_likelihood(K, 0.4, as_given(p.data))
+    for result in found.values():
+        assert result.sweeps == 1
+        assert result.converged
+        np.testing.assert_allclose(result.energy, truth, rtol=1e-11)
+
+
+def test_a_small_power_tends_to_cvi():
+    p = problem("poisson exp")
+    rules = (CVI(), PowerEP(1e-3), PowerEP(1e-4))
+    cvi, near, nearer = jit(
+        lambda: [infer(rule, p.likelihood, p.chain(), p.data, tolerance=1e-9)[:3] for rule in rules]
+    )()
+    for result, close in ((near, 1e-3), (nearer, 1e-4)):
+        for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(cvi), strict=True):
+            np.testing.assert_allclose(a, b, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("variance", [1.0, 100.0])
+def test_the_elbo_never_falls_under_cvi(variance):
+    # From sites that are far too sharp and in the wrong place.
+    p = problem("poisson exp")
+    chain = prior_chain(kn.Matern32(variance, 2.0).sde(), jnp.asarray(p.times))
+    n = p.times.size
+    start = Site(jnp.full((n, 1), -300.0), jnp.full((n, 1, 1), 100.0))
+
+    run = jit(lambda k: infer(CVI(), p.likelihood, chain, p.data, start, max_sweeps=k).energy)
+    values = np.array([run(k) for k in range(1, 15)])
+    assert np.all(np.diff(values) >= -1e-9 * np.abs(values[1:]))
+    assert values[-1] > values[0] + 1.0
+
+
+def test_plain_gradients_reach_what_natural_gradients_reach():
+    p = problem("poisson exp")
+    both = (CVI(), VGP(step=0.1))
+    cvi, vgp = jit(lambda: [infer(r, p.likelihood, p.chain(), p.data, tolerance=1e-8, max_sweeps=3000) for r in both])()
+    np.testing.assert_allclose(vgp.energy, cvi.energy, atol=1e-4)
+    assert vgp.energy <= cvi.energy + 1e-9
+    assert vgp.sweeps > 10 * cvi.sweeps
+
+
+def test_laplace_finds_the_mode():
+    p = problem("bernoulli logit")
+    found = jit(lambda: infer(Laplace(), p.likelihood, p.chain(), p.data, tolerance=1e-10))()
+    f = found.marginals.mean[:, 0]
+    slope = jax.vmap(jax.grad(p.likelihood.log_prob, argnums=1))(p.data.y, f)
+    K = dense.gram(p.kernel, jnp.asarray(p.times))
+    np.testing.assert_allclose(K @ jnp.where(p.data.mask, slope, 0.0), f, atol=1e-9)
+
+
+def test_a_sweep_of_half_the_size_goes_half_the_way():
+    p = problem("student-t")
+    rule = Laplace()
+
+    @jit
+    def two():
+        first = infer(rule, p.likelihood, p.chain(), p.data, max_sweeps=1)
+        whole = sweep(rule, p.likelihood, p.chain(), p.data, first.sites)
+        half = sweep(rule, p.likelihood, p.chain(), p.data, first.sites, step=0.5)
+        return first.sites, whole, half
+
+    start, whole, half = two()
+    middle = jax.tree.map(lambda a, b: 0.5 * (a + b), start, whole.sites)
+    for a, b in zip(middle, half.sites, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    assert whole.repaired == 0
+
+
+def hard_problems():
+    n = 20
+    t = np.linspace(0.0, 10.0, n)
+    wave = np.sin(np.arange(n) / 3.0)
+    outliers = wave.copy()
+    outliers[[4, 12]] = 30.0, -8.0
+    lonely = np.full(n, np.nan)
+    lonely[7] = 3.0
+    two = kn.Stack(kn.Matern32(1.0, 2.0), kn.Matern32(1.0, 3.0))
+    four = kn.Stack(kn.Matern12(1.0, 2.0), kn.Matern12(1.0, 1.0), kn.Matern32(1.0, 3.0), kn.Matern32(1.0, 3.0))
+    return {
+        "one datum among many states": (th.Poisson(), kn.Matern32(1.0, 2.0), t, lonely),
+        "a single state": (th.Poisson(), kn.Matern32(1.0, 2.0), t[:1], np.array([4.0])),
+        "extreme counts": (th.Poisson(), kn.Matern32(100.0, 2.0), t, np.where(np.arange(n) % 2, 1e5, 0.0)),
+        "separable": (th.Bernoulli(), kn.Matern32(100.0, 5.0), t, (np.arange(n) > 9).astype(float)),
+        "outliers": (th.StudentT(4.0, 0.1), kn.Matern32(1.0, 2.0), t, outliers),
+        "changing noise": (th.HeteroscedasticGaussian(), two, t, wave),
+        "product": (th.SubbandProduct(2, 0.1), four, t, wave),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("one datum among many states", (CVI(),)),
+        ("extreme counts", (CVI(), PowerEP(), Laplace())),
+        ("separable", (PowerEP(),)),
+        ("outliers", (CVI(),)),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_hard_data_converge(name, rules):
+    check_hard(name, rules)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", hard_problems())
+def test_hard_data_stay_finite_under_every_rule(name):
+    check_hard(name, (EKS(), PL(), PowerEP(), CVI(), Laplace()), must_converge=False)
+
+
+def check_hard(name, rules, must_converge=True):
+    likelihood, kernel, t, y = hard_problems()[name]
+    chain = prior_chain(kernel.sde(), jnp.asarray(t))
+    for rule in rules:
+        found = jit(lambda rule=rule: infer(rule, likelihood, chain, observed(y)))()
+        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(found)), (name, rule)
+        assert found.converged or not must_converge, (name, rule)
+
+
+# The outside truth.
+
+OUTSIDE = {
+    "bernoulli": (th.Bernoulli(), lambda f, rng: (rng.random(f.size) < 1 / (1 + np.exp(-f))).astype(float)),
+    "poisson": (th.Poisson(), lambda f, rng: rng.poisson(np.exp(f)).astype(float)),
+    "student-t": (th.StudentT(4.0, 0.5), lambda f, rng: f + 0.5 * rng.standard_t(4.0, f.size)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_ep_agrees_with_importance_sampling(name):
+    likelihood, draw = OUTSIDE[name]
+    rng = np.random.default_rng(3)
+    t = np.sort(rng.uniform(0.0, 10.0, 20))
+    kernel = kn.Matern32(1.5, 2.0)
+    K = np.asarray(dense.gram(kernel, jnp.asarray(t)))
+    factor = np.linalg.cholesky(K + 1e-12 * np.eye(20))
+    data = observed(draw(factor @ rng.standard_normal(20), rng))
+    chain = prior_chain(kernel.sde(), jnp.asarray(t))
+    found = {
+        type(r).__name__: jit(lambda r=r: infer(r, likelihood, chain, data))() for r in (PowerEP(), CVI(), Laplace())
+    }
+    ep = found["PowerEP"]
+    mean, cov, _, _ = dense.joint(jnp.asarray(K), data, ep.sites)
+    # Draws from EP's own posterior, widened in the tails (a multivariate t), weighted to the truth.
+    df, draws = 10.0, 1_000_000
+    root = np.linalg.cholesky(np.asarray(cov) + 1e-12 * np.eye(20))
+    z = rng.standard_normal((draws, 20)) / np.sqrt(rng.chisquare(df, draws) / df)[:, None]
+    f = np.asarray(mean) + z @ root.T
+    log_p = np.asarray(jnp.sum(likelihood.log_prob(data.y, jnp.asarray(f)), axis=1))
+    whitened = np.linalg.solve(factor, f.T)
+    log_prior = -0.5 * np.sum(whitened**2, axis=0) - np.linalg.slogdet(factor)[1] - 10.0 * np.log(2 * np.pi)
+    constant = gammaln(0.5 * (df + 20)) - gammaln(0.5 * df) - 10.0 * np.log(df * np.pi) - np.linalg.slogdet(root)[1]
+    log_q = constant - 0.5 * (df + 20) * np.log1p(np.sum(z**2, axis=1) / df)
+    weights = log_p + log_prior - log_q
+    evidence = logsumexp(weights) - np.log(draws)
+    share = np.exp(weights - logsumexp(weights))
+    assert 1.0 / np.sum(share**2) > 1e4  # effective draws
+    truth = share @ f
+    sd = np.sqrt(share @ (f - truth) ** 2)
+    np.testing.assert_array_less(np.abs(ep.marginals.mean[:, 0] - truth) / sd, 0.05)
+    np.testing.assert_allclose(np.sqrt(ep.marginals.var[:, 0, 0]), sd, rtol=0.05)
+    for result in found.values():
+        np.testing.assert_allclose(result.energy, evidence, atol=0.5)
