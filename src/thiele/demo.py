@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,8 +44,9 @@ def main() -> None:
 
 def describe(fit: th.Fit) -> None:
     """The hyperparameters, in the units of the data."""
-    trend, wiggles, _ = fit.kernel.terms
-    drift, size, noise = (math.sqrt(float(x.variance)) for x in (trend, wiggles, fit.likelihood))
+    parts: Any = fit.kernel, fit.likelihood
+    trend, wiggles, _ = parts[0].terms
+    drift, size, noise = (math.sqrt(float(x.variance)) for x in (trend, wiggles, parts[1]))
     print(f"  trend    the growth per year changes by about {drift:.2f} ppm from one year to the next")
     print(f"  wiggles  of about {size:.2f} ppm, forgotten after {float(wiggles.lengthscale):.1f} years")
     print(f"  season   repeats each year, {swing(fit, 1996.0):.1f} ppm from lowest to highest in 1996, ", end="")

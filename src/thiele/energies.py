@@ -23,8 +23,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from thiele.chain import Chain, Information, log_normaliser
-from thiele.chain.smoothing import outputs, posterior
+from thiele.chain import Chain, Information, log_normaliser, outputs, posterior
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules.base import AbstractRule, Marginal, Site
 from thiele.rules.cavity import cavity

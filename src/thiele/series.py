@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
 DAY = np.timedelta64(1, "D")
@@ -152,7 +153,7 @@ def _covariate(name: str, value: Any, n: int) -> np.ndarray:
 
 def is_traced(*arrays: Any) -> bool:
     """Whether any of these is inside a JAX transformation, where values cannot be looked at."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arrays))
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays))
 
 
 def traced_series(t: Array, y: Array, covariates: dict[str, Array]) -> Series:

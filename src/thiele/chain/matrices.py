@@ -34,7 +34,7 @@ def mul(X: Matrix, Y: Matrix) -> Array:
 
 def _blocks_times(X: Blocks, Y: Array) -> Array:
     parts, start = [], 0
-    for stack in X:
+    for stack in map(as_array, X):
         g, b = stack.shape[:2]
         rows = Y[start : start + g * b].reshape(g, b, -1)
         parts.append((stack @ rows).reshape(g * b, -1))

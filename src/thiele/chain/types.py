@@ -65,8 +65,8 @@ class Posterior(NamedTuple):
     """What the chain knows after all information is in, in a form that needs no inverse.
 
     Given the information up to and including state i, x_i ~ N(m_i, P_i). The information after it is r_i, N_i, attached
-    to the prediction of x_{i+1}: for any time between the two, predict forward to N(m, P), carry r, N back to it, and the
-    posterior is N(m + P r, P − P N P). `r0`, `N0` are the same for a prediction of x_0 by the prior.
+    to the prediction of x_{i+1}: for any time between the two, predict forward to N(m, P), carry r, N back to it, and
+    the posterior is N(m + P r, P − P N P). `r0`, `N0` are the same for a prediction of x_0 by the prior.
     """
 
     m: Float[Array, "d n"]

@@ -65,4 +65,4 @@ def _damped_waves(order: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
     *couplings, damping = LADDERS[order][0]
     poles, vectors = np.linalg.eig(ladder_drift(tuple(couplings), damping))
     residues = vectors[0] * np.linalg.inv(vectors)[:, 0]
-    return -poles.real, poles.imag, residues.real, -residues.imag
+    return -np.real(poles), np.imag(poles), np.real(residues), -np.imag(residues)

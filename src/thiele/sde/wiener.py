@@ -120,8 +120,8 @@ class IntegratedRandomWalk(AbstractBlock):
         )
         gain = matmul(kept, _shift(-left))
         # The mirror flips the sign of the velocity, in the state that the step leaves and in the one it reaches.
-        (to_level, of_slope), (of_level, to_slope) = gain
-        mirrored = table([[to_level, -of_slope], [-of_level, to_slope]])
+        mirror = table([[jnp.ones_like(left)[None], None], [None, -jnp.ones_like(left)[None]]])
+        mirrored = matmul(matmul(mirror, gain), mirror)
         return mirrored, _symmetric(w * P00 + p * W00, p * W01 - w * P01, w * P11 + p * W11)
 
 
