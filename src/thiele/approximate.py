@@ -30,7 +30,7 @@ def setting(
     kernel: AbstractKernel, likelihood: AbstractLikelihood, mean: Float[Array, "*l"], series: Series
 ) -> Setting:
     """Put a model and a series together."""
-    chain = prior_chain(kernel.sde(), jnp.asarray(series.time))
+    chain = prior_chain(kernel.sde(), jnp.asarray(series.time), series.repeated)
     return Setting(Shifted(likelihood, mean), chain, Data(series.y, series.observed, series.covariates))
 
 

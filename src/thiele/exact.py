@@ -24,7 +24,7 @@ def chain_and_information(
     precision = jnp.where(series.observed, 1.0 / likelihood.variance, 0.0)
     info = Information(precision[None, None], None, (series.y - mean)[None], np.asarray(sde.H))
     constant = -0.5 * jnp.sum(series.observed) * jnp.log(2.0 * jnp.pi * likelihood.variance)
-    return prior_chain(sde, jnp.asarray(series.time)), info, constant
+    return prior_chain(sde, jnp.asarray(series.time), series.repeated), info, constant
 
 
 def log_likelihood(

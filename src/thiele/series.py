@@ -14,6 +14,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
+from thiele.steps import DistinctSteps, distinct_steps
+
 DAY = np.timedelta64(1, "D")
 
 
@@ -114,6 +116,7 @@ class Series(NamedTuple):
     y: Float[Array, " n *k"]
     observed: Bool[Array, " n"]
     covariates: dict[str, Float[Array, " n"]]
+    repeated: DistinctSteps | None = None
 
 
 def series(t: Any, y: Any, clock: Clock, covariates: dict[str, Any] | None = None) -> tuple[Series, np.ndarray]:
@@ -136,7 +139,7 @@ def series(t: Any, y: Any, clock: Clock, covariates: dict[str, Any] | None = Non
     # A stand-in that every likelihood accepts, because it was observed: nothing is computed from an invalid value.
     stand_in = values[np.argmax(observed)]
     filled = np.where(observed, values, stand_in)
-    return Series(times[order], filled[order], observed[order], extra), order
+    return Series(times[order], filled[order], observed[order], extra, distinct_steps(times[order])), order
 
 
 def covariate_arrays(covariates: dict[str, Any], n: int) -> dict[str, np.ndarray]:

@@ -1,13 +1,47 @@
-"""From a kernel's SDE and a sorted series of times to a prior chain."""
+"""From a kernel's SDE and a sorted series of times to a prior chain.
+
+Regular series repeat a handful of time steps. The costly functions of those are computed once and looked up; irregular
+steps have theirs computed as the chain passes over them, and never all at once.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
 
 from thiele.chain import Chain, Move
 from thiele.sde import SDE
+
+# Looking up pays while the table stays in the fastest cache.
+MOST_DISTINCT = 64
+
+
+class DistinctSteps(NamedTuple):
+    """Time steps as values[index]."""
+
+    values: Float[Array, " u"]
+    index: Int[Array, " n-1"]
+
+
+def distinct_steps(times: Float[np.ndarray, " n"]) -> DistinctSteps | None:
+    """The steps between sorted times, if there are few of them; steps that differ by rounding of the times are equal."""
+    steps = np.diff(times)
+    if len(steps) < 2:
+        return None
+    rounding = 4.0 * np.finfo(np.float64).eps * np.max(np.abs(times))
+    near = np.round(steps / rounding) if rounding > 0.0 else steps
+    # A long irregular series is recognised by its head.
+    if len(np.unique(near[: 8 * MOST_DISTINCT])) > MOST_DISTINCT:
+        return None
+    _, first, index = np.unique(near, return_index=True, return_inverse=True)
+    if len(first) > min(MOST_DISTINCT, len(steps) // 2):
+        return None
+    return DistinctSteps(steps[first], index.astype(np.int32))
 
 
 class Steps(eqx.Module):
@@ -20,10 +54,35 @@ class Steps(eqx.Module):
         return *inputs, self.sde.functions(*inputs)
 
     def __call__(self, prepared: tuple) -> Move:
-        pairs = self.sde.assemble(*prepared)
-        return Move(A=tuple(A for A, _ in pairs), Q=tuple(Q for _, Q in pairs))
+        return _move(self.sde, *prepared)
 
 
-def prior_chain(sde: SDE, times: Float[Array, " n"]) -> Chain:
-    """The states of `sde` at sorted `times`."""
-    return Chain(jnp.zeros(sde.dim, times.dtype), sde.covariance(times[0]), Steps(sde), (times[:-1], jnp.diff(times)))
+class RepeatedSteps(eqx.Module):
+    """The moves of a stationary chain whose inputs are places in a table of distinct steps."""
+
+    sde: SDE
+    values: Float[Array, " u"]
+    functions: PyTree[Float[Array, "*any u"]]
+
+    def prepare(self, inputs: Int[Array, "*batch"]) -> tuple:
+        """Steps and functions, looked up."""
+        step = self.values[inputs]
+        return jnp.zeros_like(step), step, jax.tree.map(lambda x: x[..., inputs], self.functions)
+
+    def __call__(self, prepared: tuple) -> Move:
+        return _move(self.sde, *prepared)
+
+
+def _move(sde: SDE, start: Array, step: Array, functions: Any) -> Move:
+    pairs = sde.assemble(start, step, functions)
+    return Move(A=tuple(A for A, _ in pairs), Q=tuple(Q for _, Q in pairs))
+
+
+def prior_chain(sde: SDE, times: Float[Array, " n"], repeated: DistinctSteps | None = None) -> Chain:
+    """The states of `sde` at sorted `times`, by way of their distinct steps where these are known."""
+    mean, cov = jnp.zeros(sde.dim, times.dtype), sde.covariance(times[0])
+    if repeated is None or not sde.stationary:
+        return Chain(mean, cov, Steps(sde), (times[:-1], jnp.diff(times)))
+    values = jnp.asarray(repeated.values, times.dtype)
+    table = sde.functions(jnp.zeros_like(values), values)
+    return Chain(mean, cov, RepeatedSteps(sde, values, table), jnp.asarray(repeated.index))
