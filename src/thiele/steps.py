@@ -29,7 +29,7 @@ class DistinctSteps(NamedTuple):
 
 
 def distinct_steps(times: Float[np.ndarray, " n"]) -> DistinctSteps | None:
-    """The steps between sorted times, if there are few of them; steps that differ by rounding of the times are equal."""
+    """The steps between sorted times, if there are few; steps that differ by the rounding of the times are equal."""
     steps = np.diff(times)
     if len(steps) < 2:
         return None
