@@ -28,15 +28,20 @@ class Thiele:
     def call(self, kernel: str, operation: str, t: np.ndarray, y: np.ndarray) -> Call:
         theta = jnp.asarray(PROBLEMS[kernel].values)
 
-        def value(theta):
-            return model(kernel, theta).log_likelihood(t, y)
+        times, values = jnp.asarray(t), jnp.asarray(y)
+
+        # The data are arguments, as for the peers: as constants the compiler would work on them ahead of time.
+        def value(theta, times, values):
+            return model(kernel, theta).log_likelihood(times, values)
 
         if operation == "value":
             compiled = jax.jit(value)
-            return lambda: {"value": compiled(theta).block_until_ready()}
+            return lambda: {"value": compiled(theta, times, values).block_until_ready()}
         if operation == "gradient":
             both = jax.jit(jax.value_and_grad(value))
-            return lambda: dict(zip(("value", "gradient"), jax.block_until_ready(both(theta)), strict=True))
+            return lambda: dict(
+                zip(("value", "gradient"), jax.block_until_ready(both(theta, times, values)), strict=True)
+            )
 
         given = model(kernel, np.asarray(theta))
 

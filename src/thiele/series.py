@@ -168,8 +168,9 @@ def traced_series(t: Array, y: Array, covariates: dict[str, Array]) -> Series:
     columns = t, y, {name: jnp.broadcast_to(value, t.shape) for name, value in covariates.items()}
 
     def in_order(columns: tuple) -> tuple:
-        order = jnp.argsort(columns[0], stable=True)
-        return jax.tree.map(lambda x: x[order], columns)
+        # Sorted together: an index would be an integer of the caller's width, which is not known in this scope.
+        leaves, structure = jax.tree.flatten(columns)
+        return structure.unflatten(jax.lax.sort(leaves, num_keys=1, is_stable=True))
 
     t, y, extra = jax.lax.cond(jnp.all(t[1:] >= t[:-1]), lambda columns: columns, in_order, columns)
     observed = ~jnp.isnan(y)

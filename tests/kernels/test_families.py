@@ -169,7 +169,7 @@ def test_a_number_in_an_expression_is_held_and_a_scale_is_learnt():
     ("build", "error", "words"),
     [
         (lambda: Matern32(variance=-1.0), ValueError, "`variance` of Matern32 must be positive, got -1.0"),
-        (lambda: Matern32(lengthscale=[1.0, 2.0]), ValueError, r"`lengthscale` of Matern32 must be a single number"),
+        (lambda: Matern32(lengthscale=[1.0, 2.0]), ValueError, r"`lengthscale` of Matern32 must be one number"),
         (lambda: Subband(order=1.0), ValueError, "`order` of Subband must be 0.5, 1.5, 2.5 or 3.5, got 1.0"),
         (lambda: QuasiPeriodic(order=4), ValueError, "`order` of QuasiPeriodic must be"),
         (lambda: RBF(order=0), ValueError, "`order` of RBF must be an integer from 1 to 8, got 0"),

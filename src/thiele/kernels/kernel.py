@@ -10,19 +10,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from thiele.parameters import Parametric, fixed, param, parameter_fields, positive
+from thiele.parameters import Parametric, fixed, param, positive
 from thiele.precision import double_precision, float64
 from thiele.sde import SDE, AbstractBlock, Level, product
 
 
 class AbstractKernel(Parametric):
     """A prior covariance over time, stated twice: as k(t, s) and as a linear SDE."""
-
-    def __check_init__(self) -> None:
-        for field in parameter_fields(self):
-            shape = jnp.shape(getattr(self, field.name))
-            if shape:
-                raise ValueError(f"`{field.name}` of {type(self).__name__} must be a single number, got shape {shape}")
 
     @property
     @abstractmethod
