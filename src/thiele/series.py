@@ -174,4 +174,5 @@ def traced_series(t: Array, y: Array, covariates: dict[str, Array]) -> Series:
 
     t, y, extra = jax.lax.cond(jnp.all(t[1:] >= t[:-1]), lambda columns: columns, in_order, columns)
     observed = ~jnp.isnan(y)
-    return Series(t, jnp.where(observed, y, y[jnp.argmax(observed)]), observed, extra)
+    stand_in = jnp.max(jnp.where(observed, y, -jnp.inf))
+    return Series(t, jnp.where(observed, y, jax.lax.stop_gradient(stand_in)), observed, extra)
