@@ -68,7 +68,7 @@ def test_many_lanes_agree_with_dense_algebra(name, in_lanes):
     rng = np.random.default_rng(3)
     t = np.sort(rng.uniform(0.0, 20.0, 200))
     y = np.sin(t) + 0.3 * rng.normal(size=200)
-    assert lanes.choose_layout(200, kernel.sde().dim, 1).lanes == 3
+    assert lanes.choose_layout(200, kernel.sde().dim, 1).lanes == 2
     model = th.GP(kernel, th.Gaussian(NOISE))
     value, gradient = jax.value_and_grad(lambda m: m.log_likelihood(t, y))(model)
     with jax.enable_x64(True):

@@ -62,7 +62,8 @@ def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Lay
         if n < SHORTEST_IN_LANES:
             lanes = 1
         elif jax.default_backend() == "cpu":
-            lanes = min(1024 if d <= 2 else 512, n // 64) if scalars else 1
+            # More lanes than this spill out of the cache and lengthen the chain on their boundaries.
+            lanes = min(256, max(2, n // 256)) if scalars else 1
         else:
             lanes = min(65536, math.isqrt(4 * n))
     scalars = scalars and lanes > 1

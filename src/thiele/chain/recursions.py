@@ -87,22 +87,20 @@ def gain(alg: ModuleType, H: Matrix, step: Step, m: Matrix, p: Matrix) -> Gain:
 def forward(alg: ModuleType, H: Matrix, state: Filter, start: Map | None, step: Step) -> tuple[Filter, Map | None]:
     """Absorb a state's information, then predict the next state."""
     M, xi, log = gain(alg, H, step, state.m, state.p)
-    Ap, HA, Q = alg.mul(step.A, state.p), alg.mul(H, step.A), alg.unfold(step.Q)
-    ApM, HAp = alg.mul(Ap, M), alg.mul(H, Ap)
+    Ap = alg.mul(step.A, state.p)
+    ApM = alg.mul(Ap, M)
     m = alg.add(alg.mul(step.A, state.m), alg.mul(Ap, xi))
     if step.b is not None:
         m = alg.add(m, step.b)
-    P = alg.add(alg.sub(alg.congruence(step.A, state.P), alg.congruence(Ap, M)), Q)
-    # P Hᵀ of the new P, from the old one: as a sum of new entries it would compute each of them again.
-    ahead = alg.mul(step.A, alg.mul(state.P, alg.transpose(HA)))
-    p = alg.add(alg.sub(ahead, alg.mul(ApM, alg.transpose(HAp))), alg.mul(Q, alg.transpose(H)))
-    moved = Filter(m, P, p, state.log + log)
+    P = alg.add(alg.sub(alg.congruence(step.A, state.P), alg.congruence(Ap, M)), alg.unfold(step.Q))
+    moved = Filter(m, P, alg.mul(P, alg.transpose(H)), state.log + log)
     if start is None:
         return moved, None
     ft = alg.transpose(start.f)
+    Phi = alg.sub(alg.mul(step.A, start.Phi), alg.mul(ApM, start.f))
     return moved, Map(
-        Phi=alg.sub(alg.mul(step.A, start.Phi), alg.mul(ApM, start.f)),
-        f=alg.sub(alg.mul(HA, start.Phi), alg.mul(alg.mul(HAp, M), start.f)),
+        Phi=Phi,
+        f=alg.mul(H, Phi),
         h=alg.add(start.h, alg.mul(ft, xi)),
         J=alg.add(start.J, alg.congruence(ft, M)),
     )
