@@ -100,15 +100,6 @@ class Visit(NamedTuple):
     after: Backward
 
 
-class Row(NamedTuple):
-    """A chunk as a loop goes along it: moves (prepared, or already written out) and information."""
-
-    moves: Any
-    Lam: Any
-    h: Any
-    c: Any
-
-
 class Problem(NamedTuple):
     """A chain with its information, laid out."""
 
@@ -119,31 +110,25 @@ class Problem(NamedTuple):
     dtype: Any
     pieces: Pieces
 
-    def chunk(self, piece: Pieces) -> Row:
-        """The steps of one chunk in the form that `walk` goes along."""
+    def chunk(self, piece: Pieces) -> Step:
+        """The steps of one chunk as the number system writes them, in the form that `walk` goes along."""
         alg = self.layout.algebra
         column = lambda x: None if x is None else alg.unpack(x[:, None])  # noqa: E731
-        return Row(
-            moves=self._write(self._prepare(piece.inputs)),
+        move = self.moves(self._prepare(piece.inputs))
+        return Step(
+            A=alg.unpack(move.A),
+            Q=alg.fold(alg.unpack(move.Q)),
+            b=column(move.b),
             Lam=alg.fold(alg.unpack(piece.precision)),
             h=column(piece.shift),
             c=column(piece.centre),
         )
-
-    def read(self, row: Row) -> Step:
-        """A row, or a chunk of rows, as the recursions take it."""
-        return Step(*row.moves, row.Lam, row.h, row.c)
 
     def _prepare(self, inputs: Any) -> Any:
         rows = jax.tree.map(lambda x: jnp.moveaxis(x, -2, 0), inputs)
         # A loop of its own: what leaves it is stored, where the compiler would otherwise compute it in every use.
         _, found = jax.lax.scan(lambda _, row: (None, self.moves.prepare(row)), None, rows)
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2), found)
-
-    def _write(self, prepared: Any) -> tuple[Any, Any, Any]:
-        alg, move = self.layout.algebra, self.moves(prepared)
-        b = None if move.b is None else alg.unpack(move.b[:, None])
-        return alg.unpack(move.A), alg.fold(alg.unpack(move.Q)), b
 
     def emission(self) -> Any:
         """H as the number system writes it."""
@@ -171,8 +156,8 @@ def lay_out(chain: Chain, info: Information, layout: Layout) -> Problem:
 def _filter_step(problem: Problem) -> Callable[..., Any]:
     alg, H = problem.layout.algebra, problem.emission()
 
-    def step(carry: Filter, row: Row) -> tuple[Filter, None]:
-        moved, _ = forward(alg, H, carry._replace(P=alg.unfold(carry.P)), None, problem.read(row))
+    def step(carry: Filter, row: Step) -> tuple[Filter, None]:
+        moved, _ = forward(alg, H, carry._replace(P=alg.unfold(carry.P)), None, row)
         return moved._replace(P=alg.fold(moved.P)), None
 
     return step
@@ -181,9 +166,9 @@ def _filter_step(problem: Problem) -> Callable[..., Any]:
 def _map_step(problem: Problem) -> Callable[..., Any]:
     alg, H = problem.layout.algebra, problem.emission()
 
-    def step(carry: tuple[Filter, Map], row: Row) -> tuple[tuple[Filter, Map], None]:
+    def step(carry: tuple[Filter, Map], row: Step) -> tuple[tuple[Filter, Map], None]:
         state, start = carry[0]._replace(P=alg.unfold(carry[0].P)), carry[1]._replace(J=alg.unfold(carry[1].J))
-        state, start = forward(alg, H, state, start, problem.read(row))
+        state, start = forward(alg, H, state, start, row)
         return (state._replace(P=alg.fold(state.P)), start._replace(J=alg.fold(start.J))), None
 
     return step
@@ -201,12 +186,12 @@ def reduce_lanes(chain: Chain, problem: Problem) -> tuple[Move, Information, Arr
     tiny = jnp.finfo(dtype).eps * 1e-3
     plain, full = _filter_step(problem), _map_step(problem)
 
-    def without_map(carry: tuple[Filter, Map], steps: Row) -> tuple[Filter, Map]:
+    def without_map(carry: tuple[Filter, Map], steps: Step) -> tuple[Filter, Map]:
         state, start = carry
         forgotten = start._replace(Phi=jax.tree.map(jnp.zeros_like, start.Phi), f=jax.tree.map(jnp.zeros_like, start.f))
         return alg.walk(plain, state, steps)[0], forgotten
 
-    def with_map(carry: tuple[Filter, Map], steps: Row) -> tuple[Filter, Map]:
+    def with_map(carry: tuple[Filter, Map], steps: Step) -> tuple[Filter, Map]:
         return alg.walk(full, carry, steps)[0]
 
     def chunk(carry: tuple[Filter, Map], piece: Pieces) -> tuple[tuple[Filter, Map], None]:
@@ -279,20 +264,19 @@ def sweep(chain: Chain, problem: Problem, ends: Ends, emit: Emit) -> Swept:
     layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
     step = _filter_step(problem)
 
-    def keep(carry: Filter, row: Row) -> tuple[Filter, Filter]:
+    def keep(carry: Filter, row: Step) -> tuple[Filter, Filter]:
         return step(carry, row)[0], carry
 
-    def back(after: Backward, x: tuple[Row, Any, Gain]) -> tuple[Backward, Backward]:
+    def back(after: Backward, x: tuple[Step, Any, Gain]) -> tuple[Backward, Backward]:
         row, p, found = x
-        moved = backward(alg, H, after._replace(N=alg.unfold(after.N)), problem.read(row), p, found)
+        moved = backward(alg, H, after._replace(N=alg.unfold(after.N)), row, p, found)
         return moved._replace(N=alg.fold(moved.N)), after
 
     def visit_chunk(after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Any, Any, Filter]:
-        rows = problem.chunk(piece)
-        steps = problem.read(rows)
-        last, before = alg.walk(keep, head, rows)
+        steps = problem.chunk(piece)
+        last, before = alg.walk(keep, head, steps)
         found = alg.each(lambda s, m, p: gain(alg, H, s, m, p))(steps, before.m, before.p)
-        after, afters = alg.walk(back, after, (rows, before.p, found), reverse=True)
+        after, afters = alg.walk(back, after, (steps, before.p, found), reverse=True)
         visit = Visit(steps, before._replace(P=alg.unfold(before.P)), found, afters._replace(N=alg.unfold(afters.N)))
         return after, *emit(piece, visit), last
 

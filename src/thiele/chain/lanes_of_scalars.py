@@ -21,9 +21,6 @@ from thiele.tables import as_array, size, table
 
 Matrix = dict[tuple[int, int], Array]
 
-# Entries are sums and products of few functions of the step: cheaper to form inside the step than to store and load.
-ASSEMBLES_EARLY = False
-
 
 def mul(X: Matrix, Y: Matrix) -> Matrix:
     """X Y."""

@@ -19,9 +19,6 @@ from thiele.tables import as_array, size, table
 
 Matrix = Array | Blocks
 
-# Writing a transition out costs many small operations: done for a whole chunk at once, not in every step.
-ASSEMBLES_EARLY = True
-
 
 def mul(X: Matrix, Y: Matrix) -> Array:
     """X Y; a tuple of stacks on either side is block-diagonal and costs d² times the block size, not d³."""
