@@ -20,7 +20,7 @@ $(VENV)/installed: pyproject.toml
 	@$(PIP) install --editable '.[all,dev]'
 	@touch $@
 
-demo: $(VENV)/installed  ## fit a real series, print what was learnt, draw a figure
+demo: $(VENV)/installed  ## fit two real series, print what was learnt, draw them
 	@$(BIN)/python -m thiele.demo
 
 test: $(VENV)/installed  ## run the tests and the docstring examples
