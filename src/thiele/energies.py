@@ -8,24 +8,26 @@ All have one shape. With q ∝ p(f) Π t_n(f_n) and Z = ∫ p(f) Π t_n(f_n) df,
     power EP        (1/α) (log E₋ p^α − log E₋ t^α),  E₋ under the cavity  appendix C.3.2
     Laplace         log p − log t at the mean of q
 
-so an energy is a function of one datum, listed in `LOCAL`. A Gaussian likelihood is its own site and each sum is zero.
+so an energy is a function of one datum and one of its site, listed in `LOCAL`. A Gaussian likelihood is its own site
+and each sum is zero.
 The filter's approximate marginal likelihood (appendix C.4) is of another kind and stands by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from thiele.chain import Chain, Information, log_normaliser, outputs, posterior
 from thiele.likelihoods import AbstractLikelihood
-from thiele.rules.base import AbstractRule, Marginal, Site
+from thiele.rules.base import AbstractLocalRule, AbstractRule, Marginal, Site, Update
 from thiele.rules.cavity import cavity
 from thiele.rules.latents import expected_log_prob, log_expected_power, log_prob
 
@@ -33,15 +35,81 @@ from thiele.rules.latents import expected_log_prob, log_expected_power, log_prob
 BATCH = 65_536
 
 
+class Visit(NamedTuple):
+    """What one pass over the data gives: the energy's sum over data and the size of its terms, the sites that the rule
+    asks for, and how many it had to repair.
+    """
+
+    terms: Float[Array, ""]
+    size: Float[Array, ""]
+    target: Site
+    repaired: Int[Array, ""]
+
+
 class Data(NamedTuple):
-    """Observations at the states of a chain, in its order; two at one time are two states with a step of zero.
+    """Observations at the states of a chain, in its order, each with a site of its own; two at one time are two states
+    with a step of zero.
 
     Where `mask` is False nothing was observed, and `y` and the covariates hold any value that the likelihood allows.
+    `thiele.tied.Tied` has the same methods for data that share sites.
     """
 
     y: Float[Array, " n *k"]
     mask: Bool[Array, " n"]
     covariates: dict[str, Float[Array, " n"]]
+
+    def empty(self, chain: Chain, latents: int) -> Site:
+        """Sites that say nothing: q is the prior."""
+        n, dtype = self.mask.shape[0], chain.mean.dtype
+        return Site(jnp.zeros((n, latents), dtype), jnp.zeros((n, latents, latents), dtype))
+
+    def smooth(self, chain: Chain, sites: Site) -> tuple[Marginal, Float[Array, ""]]:
+        """Marginals q(f_n) of all data, (n, L) and (n, L, L), and log Z, by one pass of filter and smoother."""
+        found, log_z = outputs(chain, information(chain, sites, self.mask))
+        return Marginal(found.mean.T, jnp.moveaxis(found.var, -1, 0)), log_z
+
+    def log_normaliser(self, chain: Chain, sites: Site) -> Float[Array, ""]:
+        """log Z alone."""
+        return log_normaliser(chain, information(chain, sites, self.mask))
+
+    def terms(
+        self, rule: AbstractRule, likelihood: AbstractLikelihood, chain: Chain, marginals: Marginal, sites: Site
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """The energy without log Z, and the size of its terms."""
+        found = each_datum(partial(_terms, rule), likelihood, self, marginals, sites)
+        found = jnp.where(self.mask, found, 0.0)
+        return jnp.sum(found), jnp.sum(jnp.abs(found))
+
+    def visit(
+        self, rule: AbstractLocalRule, likelihood: AbstractLikelihood, chain: Chain, marginals: Marginal, sites: Site
+    ) -> Visit:
+        """The energy's terms, and new sites for all data; those of missing data are left alone."""
+
+        def one(model: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> tuple[Array, Update]:
+            return _terms(rule, model, y, q, site), rule(model, y, q, site)
+
+        terms, (target, repaired) = each_datum(one, likelihood, self, marginals, sites)
+        terms = jnp.where(self.mask, terms, 0.0)
+        kept = Site(
+            jnp.where(self.mask[:, None], target.shift, sites.shift),
+            jnp.where(self.mask[:, None, None], target.precision, sites.precision),
+        )
+        return Visit(jnp.sum(terms), jnp.sum(jnp.abs(terms)), kept, jnp.sum(repaired & self.mask))
+
+    def log_joint(
+        self, likelihood: AbstractLikelihood, chain: Chain, marginals: Marginal, sites: Site
+    ) -> Float[Array, ""]:
+        """log p(y | m) − ½ m′ K⁻¹ m at the mean of q, where K⁻¹ m = h − Λ m because m maximises p(f) Π t(f)."""
+        m = marginals.mean
+        terms = each_datum(lambda model, y, f: log_prob(model, y, f), likelihood, self, m)
+        weights = sites.shift - jnp.einsum("nij,nj->ni", sites.precision, m)
+        return jnp.sum(jnp.where(self.mask, terms - 0.5 * jnp.sum(weights * m, axis=-1), 0.0))
+
+
+def _terms(rule: AbstractRule, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Float[Array, ""]:
+    of_datum, of_site = LOCAL[rule.energy]
+    left = cavity(q, site, rule.power).marginal if rule.energy == "power_ep" else q
+    return of_datum(rule, likelihood, y, q, left) + of_site(rule, q, left, site, 1.0)
 
 
 def observed(y: ArrayLike, **covariates: ArrayLike) -> Data:
@@ -80,31 +148,39 @@ def information(chain: Chain, sites: Site, mask: Bool[Array, " n"]) -> Informati
     return Information(jnp.moveaxis(precision, 0, -1), shift.T, H=emission(chain))
 
 
-def smooth(chain: Chain, sites: Site, mask: Bool[Array, " n"]) -> tuple[Marginal, Float[Array, ""]]:
-    """Marginals q(f_n) of all data, (n, L) and (n, L, L), and log Z, by one pass of filter and smoother."""
-    found, log_z = outputs(chain, information(chain, sites, mask))
-    return Marginal(found.mean.T, jnp.moveaxis(found.var, -1, 0)), log_z
+# One datum's share of each energy, and one site's. `left` is q without the datum's own share of the site.
 
 
-# One datum's share of each energy.
+def expected_log_density(
+    rule: AbstractRule, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Marginal
+) -> Float[Array, ""]:
+    """E_q log p(y | f)."""
+    return expected_log_prob(likelihood, y, *q, rule.quadrature)
 
 
-def elbo_term(rule: AbstractRule, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Array:
-    """E_q log p(y | f) − E_q log t(f)."""
-    second = q.var + jnp.outer(q.mean, q.mean)
-    expected_site = site.shift @ q.mean - 0.5 * jnp.sum(site.precision * second)
-    return expected_log_prob(likelihood, y, *q, rule.quadrature) - expected_site
+def minus_expected_log_site(
+    rule: AbstractRule, q: Marginal, left: Marginal, site: Site, tied: Array | float
+) -> Float[Array, ""]:
+    """−E_q log t(f)."""
+    return 0.5 * jnp.sum(site.precision * (q.var + jnp.outer(q.mean, q.mean))) - site.shift @ q.mean
 
 
-def power_ep_term(rule: AbstractRule, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Array:
-    """(1/α) (log E₋ p(y | f)^α − log E₋ t(f)^α) under the cavity q / t^α."""
-    alpha = rule.power
-    left, _ = cavity(q, site, alpha)
-    tilted = log_expected_power(likelihood, y, *left, alpha, rule.quadrature)
-    return (tilted - log_expected_site(left, site, alpha)) / alpha
+def log_tilted_power(
+    rule: AbstractRule, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Marginal
+) -> Float[Array, ""]:
+    """(1/α) log E₋ p(y | f)^α under the cavity."""
+    return log_expected_power(likelihood, y, *left, rule.power, rule.quadrature) / rule.power
 
 
-def log_expected_site(q: Marginal, site: Site, power: float) -> Float[Array, ""]:
+def minus_log_expected_sites(
+    rule: AbstractRule, q: Marginal, left: Marginal, site: Site, tied: Array | float
+) -> Float[Array, ""]:
+    """−(n/α) log E₋ t(f)^(α/n) for a site that n data share."""
+    share = rule.power / jnp.maximum(tied, 1.0)
+    return -log_expected_site(left, site, share) / share
+
+
+def log_expected_site(q: Marginal, site: Site, power: Array | float) -> Float[Array, ""]:
     """log E t(f)^α = α log t(m) + ½ α² e′ D⁻¹ v e − ½ log det D,  D = I + α v Λ,  e = h − Λ m,  f ~ N(m, v)."""
     widened = jnp.eye(q.mean.shape[0], dtype=q.var.dtype) + power * q.var @ site.precision
     e = site.shift - site.precision @ q.mean
@@ -116,36 +192,38 @@ def log_expected_site(q: Marginal, site: Site, power: float) -> Float[Array, ""]
     return power * at_mean + 0.5 * jnp.square(power) * e @ spread - 0.5 * log_det
 
 
-def laplace_term(rule: AbstractRule, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Array:
-    """log p(y | m) − log t(m) at the mean m of q."""
-    return log_prob(likelihood, y, q.mean) - site.shift @ q.mean + 0.5 * q.mean @ site.precision @ q.mean
+def log_density_at_mean(
+    rule: AbstractRule, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Marginal
+) -> Float[Array, ""]:
+    """log p(y | m) at the mean m of q."""
+    return log_prob(likelihood, y, q.mean)
 
 
-LOCAL: dict[str, Callable[..., Array]] = {"elbo": elbo_term, "power_ep": power_ep_term, "laplace": laplace_term}
+def minus_log_site_at_mean(
+    rule: AbstractRule, q: Marginal, left: Marginal, site: Site, tied: Array | float
+) -> Float[Array, ""]:
+    """−log t(m)."""
+    return 0.5 * q.mean @ site.precision @ q.mean - site.shift @ q.mean
 
 
-def local_terms(
-    rule: AbstractRule, likelihood: AbstractLikelihood, data: Data, marginals: Marginal, sites: Site
-) -> Float[Array, " n"]:
-    """Every datum's share of the rule's energy; zero where nothing was observed."""
-    term = LOCAL[rule.energy]
-    terms = each_datum(lambda *args: term(rule, *args), likelihood, data, marginals, sites)
-    return jnp.where(data.mask, terms, 0.0)
+LOCAL: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
+    "elbo": (expected_log_density, minus_expected_log_site),
+    "power_ep": (log_tilted_power, minus_log_expected_sites),
+    "laplace": (log_density_at_mean, minus_log_site_at_mean),
+}
 
 
 # The whole.
 
 
-def energy(
-    rule: AbstractRule, likelihood: AbstractLikelihood, chain: Chain, data: Data, sites: Site
-) -> Float[Array, ""]:
+def energy(rule: AbstractRule, likelihood: AbstractLikelihood, chain: Any, data: Any, sites: Site) -> Float[Array, ""]:
     """The rule's approximation of log p(y), as a function of the likelihood and of the chain, with the sites held."""
-    marginals, log_z = smooth(chain, sites, data.mask)
-    return log_z + jnp.sum(local_terms(rule, likelihood, data, marginals, sites))
+    marginals, log_z = data.smooth(chain, sites)
+    return log_z + data.terms(rule, likelihood, chain, marginals, sites)[0]
 
 
 def converged_energy(
-    rule: AbstractRule, likelihood: AbstractLikelihood, chain: Chain, data: Data, sites: Site
+    rule: AbstractRule, likelihood: AbstractLikelihood, chain: Any, data: Any, sites: Site
 ) -> Float[Array, ""]:
     """`energy` at sites that have converged, with a derivative that lets the sites follow the hyperparameters.
 
@@ -157,13 +235,12 @@ def converged_energy(
     forgets where it began, so for Laplace, and for EKS where it equals Newton's method (Poisson with the exponential
     and Bernoulli with the logistic link), that is exact. For PL and other EKS it is nearly so.
     """
-    held, _ = smooth(*lax.stop_gradient((chain, sites)), data.mask)
+    held, _ = data.smooth(*lax.stop_gradient((chain, sites)))
     if rule.stationary:
-        log_z = log_normaliser(chain, information(chain, sites, data.mask))
-        return log_z + jnp.sum(local_terms(rule, likelihood, data, held, sites))
-    fresh = each_datum(lambda *args: rule(*args).site, likelihood, data, held, sites)
-    following, _ = smooth(chain, fresh, data.mask)
-    fresh = each_datum(lambda *args: rule(*args).site, likelihood, data, following, fresh)
+        return data.log_normaliser(chain, sites) + data.terms(rule, likelihood, chain, held, sites)[0]
+    fresh = data.visit(rule, likelihood, chain, held, sites).target
+    following, _ = data.smooth(chain, fresh)
+    fresh = data.visit(rule, likelihood, chain, following, fresh).target
     return energy(rule, likelihood, chain, data, fresh)
 
 
@@ -179,7 +256,7 @@ def filter_energy(
     filtered = Marginal((H @ found.m).T, jnp.einsum("id,den,je->nij", H, found.P, H))
 
     def term(likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Array:
-        predicted, _ = cavity(q, site, 1.0)
+        predicted = cavity(q, site, 1.0).marginal
         return log_expected_power(likelihood, y, *predicted, 1.0, rule.quadrature)
 
     return jnp.sum(jnp.where(data.mask, each_datum(term, likelihood, data, filtered, sites), 0.0))

@@ -19,11 +19,9 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from thiele.chain import Chain
-from thiele.energies import Data, each_datum, energy, local_terms, smooth
+from thiele.energies import energy
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules import VGP, AbstractLocalRule, AbstractRule, Marginal, PowerEP, Site
-from thiele.rules.latents import log_prob
 
 # A residual may grow by this factor in one sweep: on the way from a poor start it does.
 GROWTH = 2.0
@@ -56,45 +54,31 @@ class Swept(NamedTuple):
     repaired: Int[Array, ""]
 
 
-def empty_sites(chain: Chain, data: Data, latents: int) -> Site:
-    """Sites that say nothing: q is the prior."""
-    n, dtype = data.mask.shape[0], chain.mean.dtype
-    return Site(jnp.zeros((n, latents), dtype), jnp.zeros((n, latents, latents), dtype))
+# `chain` and `data` come in pairs: a `Chain` with `energies.Data`, one site for each datum, or `Bridges` with
+# `tied.Tied`, one site for each segment.
 
 
-def initial_sites(likelihood: AbstractLikelihood, chain: Chain, data: Data) -> Site:
+def initial_sites(likelihood: AbstractLikelihood, chain: Any, data: Any) -> Site:
     """The site of each datum in the context of the prior alone: one step of EP, a good start for every rule.
 
     For a count of 1000 it sits near log 1000, where a Taylor expansion at the prior mean would overshoot by hundreds.
     """
-    none = empty_sites(chain, data, likelihood.latents)
+    none = data.empty(chain, likelihood.latents)
     return sweep(PowerEP(), likelihood, chain, data, none).sites
 
 
 def sweep(
     rule: AbstractLocalRule,
     likelihood: AbstractLikelihood,
-    chain: Chain,
-    data: Data,
+    chain: Any,
+    data: Any,
     sites: Site,
     step: Array | float | None = None,
 ) -> Swept:
     """One smoothing pass and one update of all sites, of size `step` (the rule's own by default), unconditionally."""
-    marginals, _ = smooth(chain, sites, data.mask)
-    target, repaired = updates(rule, likelihood, data, marginals, sites)
-    return Swept(mixed(sites, target, rule.step if step is None else step), marginals, repaired)
-
-
-def updates(
-    rule: AbstractLocalRule, likelihood: AbstractLikelihood, data: Data, marginals: Marginal, sites: Site
-) -> tuple[Site, Int[Array, ""]]:
-    """The sites that the rule asks for, and how many it had to repair; those of missing data are left alone."""
-    target, repaired = each_datum(rule, likelihood, data, marginals, sites)
-    kept = Site(
-        jnp.where(data.mask[:, None], target.shift, sites.shift),
-        jnp.where(data.mask[:, None, None], target.precision, sites.precision),
-    )
-    return kept, jnp.sum(repaired & data.mask)
+    marginals, _ = data.smooth(chain, sites)
+    found = data.visit(rule, likelihood, chain, marginals, sites)
+    return Swept(mixed(sites, found.target, rule.step if step is None else step), marginals, found.repaired)
 
 
 def mixed(old: Site, new: Site, share: Array | float) -> Site:
@@ -126,8 +110,8 @@ class State(NamedTuple):
 def infer(
     rule: AbstractRule,
     likelihood: AbstractLikelihood,
-    chain: Chain,
-    data: Data,
+    chain: Any,
+    data: Any,
     sites: Site | None = None,
     tolerance: float = 1e-6,
     max_sweeps: int = 200,
@@ -149,25 +133,24 @@ def infer(
 def _sweep_to_convergence(
     rule: AbstractLocalRule,
     likelihood: AbstractLikelihood,
-    chain: Chain,
-    data: Data,
+    chain: Any,
+    data: Any,
     start: Site,
     tolerance: float,
     max_sweeps: int,
 ) -> Inferred:
     def look(sites: Site) -> Look:
-        marginals, log_z = smooth(chain, sites, data.mask)
-        terms = local_terms(rule, likelihood, data, marginals, sites)
-        target, repaired = updates(rule, likelihood, data, marginals, sites)
+        marginals, log_z = data.smooth(chain, sites)
+        terms, size, target, repaired = data.visit(rule, likelihood, chain, marginals, sites)
         residual = jnp.sqrt(jnp.max(_products(marginals, *2 * (_change(sites, target, marginals),))))
-        total = log_z + jnp.sum(terms)
+        total = log_z + terms
         merit = {
             "energy": lambda: total,
-            "joint": lambda: _log_joint(likelihood, data, marginals, sites),
+            "joint": lambda: data.log_joint(likelihood, chain, marginals, sites),
             "residual": lambda: -residual,
         }[rule.merit]()
         # Sums of n terms agree to within their rounding; asking for more would stop inference short of its optimum.
-        slack = 1e2 * jnp.finfo(log_z.dtype).eps * (jnp.abs(log_z) + jnp.sum(jnp.abs(terms)))
+        slack = 1e2 * jnp.finfo(log_z.dtype).eps * (jnp.abs(log_z) + size)
         return Look(sites, marginals, total, merit, slack, target, repaired, residual)
 
     def advance(state: State) -> State:
@@ -231,19 +214,11 @@ def _secant_step(now: Look, new: Look, step: Array, largest: float) -> Array:
     return jnp.where(jnp.isfinite(secant) & (bottom > 0), jnp.clip(secant, 0.1 * largest, largest), largest)
 
 
-def _log_joint(likelihood: AbstractLikelihood, data: Data, marginals: Marginal, sites: Site) -> Array:
-    """log p(y | m) − ½ m′ K⁻¹ m at the mean of q, where K⁻¹ m = h − Λ m because m maximises p(f) Π t(f)."""
-    m = marginals.mean
-    terms = each_datum(lambda model, y, f: log_prob(model, y, f), likelihood, data, m)
-    weights = sites.shift - jnp.einsum("nij,nj->ni", sites.precision, m)
-    return jnp.sum(jnp.where(data.mask, terms - 0.5 * jnp.sum(weights * m, axis=-1), 0.0))
-
-
 def _ascend(
     rule: VGP,
     likelihood: AbstractLikelihood,
-    chain: Chain,
-    data: Data,
+    chain: Any,
+    data: Any,
     start: Site,
     tolerance: float,
     max_sweeps: int,
@@ -274,6 +249,6 @@ def _ascend(
     begin = (factors, optimiser.init(factors), factors, nothing, jnp.array(0), jnp.array(0))
     *_, best, least, since, count = lax.while_loop(unfinished, advance, begin)
     sites = best.sites()
-    marginals, _ = smooth(chain, sites, data.mask)
+    marginals, _ = data.smooth(chain, sites)
     step = jnp.full_like(nothing, rule.step)
     return Inferred(sites, marginals, -least, count, since >= PATIENCE, nothing, step, jnp.array(0))

@@ -35,7 +35,7 @@ def updated(rule, likelihood, y, q=Q, site=SITE):
 def test_the_cavity_times_an_ep_site_has_the_moments_of_the_tilted_density(name, power):
     likelihood, y = LIKELIHOODS[name].likelihood, CASES[name]
     site, repaired = updated(PowerEP(power), likelihood, y)
-    (mean, var), proper = cavity(Q, SITE, power)
+    (mean, var), proper, _ = cavity(Q, SITE, power)
     f, w, _ = grid(likelihood, y, float(mean[0]), float(var[0, 0]), power)
     tilted_mean = w @ f
     tilted_var = w @ (f - tilted_mean) ** 2
@@ -82,7 +82,7 @@ def test_putting_a_site_back_into_its_cavity_restores_q():
     precision = b @ b.T
     var = np.linalg.inv(np.linalg.inv(a @ a.T) + precision)
     q, site = Marginal(jnp.asarray(rng.standard_normal(3)), jnp.asarray(var)), Site(jnp.ones(3), jnp.asarray(precision))
-    (mean, left), proper = cavity(q, site, 0.8)
+    (mean, left), proper, _ = cavity(q, site, 0.8)
     restored = np.linalg.inv(np.linalg.inv(left) + 0.8 * precision)
     np.testing.assert_allclose(restored, var, rtol=1e-9)
     np.testing.assert_allclose(restored @ (np.linalg.solve(left, mean) + 0.8 * site.shift), q.mean, rtol=1e-9)
@@ -91,7 +91,7 @@ def test_putting_a_site_back_into_its_cavity_restores_q():
 
 def test_a_cavity_that_would_have_no_variance_is_refused_and_the_site_kept():
     sharp = Site(jnp.array([1.0]), jnp.array([[5.0]]))
-    (mean, var), proper = cavity(Q, sharp, 1.0)
+    (mean, var), proper, _ = cavity(Q, sharp, 1.0)
     assert not proper
     np.testing.assert_array_equal((mean, var[0]), (Q.mean, Q.var[0]))
     site, repaired = updated(PowerEP(), th.Poisson(), 3.0, site=sharp)
@@ -109,9 +109,14 @@ def test_an_outlier_widens_q_within_bounds_and_pulls_the_mean(name):
 
 
 def test_negative_precision_stops_at_half_that_of_the_rest():
-    site, repaired = gradient_matched(jnp.array([[-9.0]]), jnp.ones(1), jnp.array([2.0]), rest=jnp.array([[0.5]]))
+    at = jnp.array([[-9.0]]), jnp.ones(1), jnp.array([2.0])
+    site, repaired, usable = gradient_matched(*at, rest=jnp.array([[0.5]]))
     assert repaired
+    assert usable
     np.testing.assert_allclose((site.precision[0, 0], site.shift[0]), (-1.0, -1.0))
+    # Ten data that share a site may all ask for it, and the sum must leave a density too.
+    shared, _, _ = gradient_matched(*at, rest=jnp.array([[0.5]]), tied=10.0)
+    np.testing.assert_allclose(shared.precision[0, 0], -0.1)
 
 
 def test_semidefinite_keeps_what_is_and_clips_what_is_not():

@@ -15,26 +15,21 @@ from jaxtyping import Array, Bool, Float
 
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
+from thiele.rules.cavity import Cavity, Marginal, Site, cavity
 
 LARGEST_NEGATIVE_SHARE = 0.5
 
 
-class Site(NamedTuple):
-    """t(f) = exp(shift·f − ½ f′ precision f): what one datum says about its latent values, up to scale."""
+class Proposal(NamedTuple):
+    """The site that a datum asks for, whether it had to be repaired to be one, and whether it can be used at all."""
 
-    shift: Float[Array, " L"]
-    precision: Float[Array, "L L"]
-
-
-class Marginal(NamedTuple):
-    """q(f) = N(mean, var) of the latent values at one datum."""
-
-    mean: Float[Array, " L"]
-    var: Float[Array, "L L"]
+    site: Site
+    repaired: Bool[Array, ""]
+    usable: Bool[Array, ""]
 
 
 class Update(NamedTuple):
-    """The site that a rule asks for, and whether it had to be repaired to be one."""
+    """The site that a rule puts in place of the old one, and whether it is not quite what the datum asked for."""
 
     site: Site
     repaired: Bool[Array, ""]
@@ -63,11 +58,21 @@ class AbstractRule(eqx.Module):
 
 
 class AbstractLocalRule(AbstractRule):
-    """A rule whose new site follows from one datum's own marginal and site."""
+    """A rule whose new site follows from one datum's own marginal and cavity."""
+
+    in_cavity: eqx.AbstractClassVar[bool]
+    """Whether the site is made for the cavity. Then it bears on the noisy f = W v + N(0, ν) of a sparse model, and ν
+    goes into the site; a site made for q bears on W v."""
 
     @abc.abstractmethod
+    def propose(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Proposal:
+        """The site that a full step (ρ = 1) leads to, given q and what is left of it without the datum."""
+
     def __call__(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Update:
-        """The site that a full step (ρ = 1) leads to."""
+        """The same for a datum that has a site of its own, which stays where the new one cannot be used."""
+        found = self.propose(likelihood, y, q, cavity(q, site, self.power))
+        kept = Site(*(jnp.where(found.usable, new, old) for new, old in zip(found.site, site, strict=True)))
+        return Update(kept, found.repaired | ~found.usable)
 
 
 def gradient_matched(
@@ -75,19 +80,21 @@ def gradient_matched(
     slope: Float[Array, " L"],
     at: Float[Array, " L"],
     rest: Float[Array, "L L"],
-) -> Update:
+    tied: Array | float = 1.0,
+) -> Proposal:
     """The site with this `precision`, and with log t of gradient `slope` at f = `at`, repaired where need be.
 
     An outlier under a heavy-tailed likelihood makes q wider, by a site of negative precision. One latent function may
-    have that, down to minus half the precision of the rest, whose variance is `rest`; several may not. Whatever becomes
-    of the precision, the gradient stays: a repaired site still pulls the mean as the datum does.
+    have that, down to minus half the precision of the rest, whose variance is `rest`, shared among the `tied` data that
+    may all ask for it; several may not. Whatever becomes of the precision, the gradient stays: a repaired site still
+    pulls the mean as the datum does.
     """
     if precision.shape[0] > 1:
         precision, repaired = semidefinite(precision)
     else:
-        floor = -LARGEST_NEGATIVE_SHARE / jnp.maximum(rest, jnp.finfo(rest.dtype).tiny)
+        floor = -LARGEST_NEGATIVE_SHARE / jnp.maximum(tied * rest, jnp.finfo(rest.dtype).tiny)
         precision, repaired = jnp.maximum(precision, floor), (precision < floor)[0, 0]
-    return Update(Site(slope + precision @ at, precision), repaired)
+    return if_finite(Site(slope + precision @ at, precision), repaired)
 
 
 def semidefinite(matrix: Float[Array, "L L"]) -> tuple[Float[Array, "L L"], Bool[Array, ""]]:
@@ -101,8 +108,6 @@ def semidefinite(matrix: Float[Array, "L L"]) -> tuple[Float[Array, "L L"], Bool
     return jnp.where(negative, clipped, matrix), negative
 
 
-def keep_finite(update: Update, old: Site) -> Update:
-    """`update`, or the old site where a number in the new one is not finite."""
-    finite = jnp.all(jnp.isfinite(update.site.shift)) & jnp.all(jnp.isfinite(update.site.precision))
-    site = Site(*(jnp.where(finite, new, before) for new, before in zip(update.site, old, strict=True)))
-    return Update(site, update.repaired | ~finite)
+def if_finite(site: Site, repaired: Array) -> Proposal:
+    """`site`, usable where all its numbers are finite."""
+    return Proposal(site, repaired, jnp.all(jnp.isfinite(site.shift)) & jnp.all(jnp.isfinite(site.precision)))

@@ -1,4 +1,4 @@
-"""What is left of q when a datum's site, or a part of it, is taken out (paper, section 4.2)."""
+"""A site, a marginal, and what is left of q when a site, or a part of it, is taken out (paper, section 4.2)."""
 
 from __future__ import annotations
 
@@ -6,23 +6,35 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
-
-from thiele.quadrature import semidefinite_cholesky
-from thiele.rules.base import Marginal, Site
+from jaxtyping import Array, Bool, Float
 
 # A cavity is trusted while this share of q's precision is left in every direction; below, rounding decides.
 SMALLEST_SHARE = 1e-10
 
 
+class Site(NamedTuple):
+    """t(f) = exp(shift·f − ½ f′ precision f): what the data say about some values, up to scale."""
+
+    shift: Float[Array, " L"]
+    precision: Float[Array, "L L"]
+
+
+class Marginal(NamedTuple):
+    """q(f) = N(mean, var) of the latent values at one datum, or of whatever a site is about."""
+
+    mean: Float[Array, " L"]
+    var: Float[Array, "L L"]
+
+
 class Cavity(NamedTuple):
-    """q with a fraction of one site taken out, and whether that was possible."""
+    """q with a fraction of one site taken out, whether that was possible, and how many data share that site."""
 
     marginal: Marginal
     proper: Bool[Array, ""]
+    tied: Array | float = 1.0
 
 
-def cavity(q: Marginal, site: Site, fraction: float) -> Cavity:
+def cavity(q: Marginal, site: Site, fraction: Array | float) -> Cavity:
     """q(f) / t(f)^fraction, normalised; q itself where the quotient would have no positive variance.
 
     v₋ = (I − α v Λ)⁻¹ v and m₋ = m + α v₋ (Λ m − h), which hold for a singular v too.
@@ -36,10 +48,14 @@ def cavity(q: Marginal, site: Site, fraction: float) -> Cavity:
     return Cavity(Marginal(q.mean + alpha * var @ (site.precision @ q.mean - site.shift), var), proper)
 
 
-def _smallest_share(q: Marginal, site: Site, fraction: float) -> Array:
-    """The smallest eigenvalue of I − α C′ Λ C, C C′ = v: the share of q's precision that the cavity keeps."""
+def _smallest_share(q: Marginal, site: Site, fraction: Array | float) -> Array:
+    """The smallest pivot of I − α C′ Λ C, C C′ = v: about the least share of q's precision that the cavity keeps."""
     var, precision = jax.lax.stop_gradient((q.var, site.precision))
-    if q.mean.shape[0] == 1:
+    size, eps = q.mean.shape[0], jnp.finfo(var.dtype).eps
+    if size == 1:
         return 1.0 - fraction * (var @ precision)[0, 0]
-    factor = semidefinite_cholesky(var)
-    return 1.0 - fraction * jnp.linalg.eigvalsh(factor.T @ precision @ factor)[-1]
+    # A singular v has a factor too once rounding is added to its diagonal.
+    factor = jnp.linalg.cholesky(var + jnp.diag(1e2 * eps * jnp.diagonal(var) + eps**1.5))
+    share = jnp.eye(size, dtype=var.dtype) - fraction * factor.T @ precision @ factor
+    pivots = jnp.diagonal(jnp.linalg.cholesky(share))
+    return jnp.where(jnp.all(jnp.isfinite(pivots)), jnp.square(jnp.min(pivots)), -1.0)

@@ -10,8 +10,7 @@ from jaxtyping import Array
 
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
-from thiele.rules.base import AbstractLocalRule, Marginal, Site, Update, gradient_matched, keep_finite
-from thiele.rules.cavity import cavity
+from thiele.rules.base import AbstractLocalRule, Cavity, Marginal, Proposal, gradient_matched
 from thiele.rules.latents import expected_log_prob
 
 
@@ -23,13 +22,13 @@ class CVI(AbstractLocalRule):
 
     energy: ClassVar[str] = "elbo"
     merit: ClassVar[str] = "energy"
+    in_cavity: ClassVar[bool] = False
     stationary: ClassVar[bool] = True
     power: ClassVar[float] = 1.0
     step: float = eqx.field(static=True, default=1.0)
     quadrature: AbstractQuadrature | None = eqx.field(static=True, default=None)
 
-    def __call__(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Update:
+    def propose(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Proposal:
         expected = lambda mean, var: expected_log_prob(likelihood, y, mean, var, self.quadrature)  # noqa: E731
         by_mean, by_var = jax.grad(expected, argnums=(0, 1))(*q)
-        rest, _ = cavity(q, site, 1.0)
-        return keep_finite(gradient_matched(-2.0 * by_var, by_mean, q.mean, rest.var), site)
+        return gradient_matched(-2.0 * by_var, by_mean, q.mean, left.marginal.var, left.tied)

@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
-from thiele.rules.base import AbstractLocalRule, Marginal, Site, Update, keep_finite
+from thiele.rules.base import AbstractLocalRule, Cavity, Marginal, Proposal
 from thiele.rules.latents import conditional_moments
 from thiele.rules.linearised import as_matrices, linear_gaussian_site
 
@@ -24,12 +24,13 @@ class EKS(AbstractLocalRule):
 
     energy: ClassVar[str] = "power_ep"
     merit: ClassVar[str] = "residual"
+    in_cavity: ClassVar[bool] = False
     stationary: ClassVar[bool] = False
     power: ClassVar[float] = 1.0
     step: float = eqx.field(static=True, default=1.0)
     quadrature: AbstractQuadrature | None = eqx.field(static=True, default=None)
 
-    def __call__(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Update:
+    def propose(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Proposal:
         def predicted(f: Array) -> tuple[Array, tuple[Array, Array]]:
             omega, noise = conditional_moments(likelihood, f)
             return omega, (omega, noise)
@@ -37,4 +38,4 @@ class EKS(AbstractLocalRule):
         slope, (omega, noise) = jax.jacfwd(predicted, has_aux=True)(q.mean)
         residual = likelihood.statistic(y) - omega
         matrices = as_matrices(slope, noise, residual, q.mean.shape[0])
-        return keep_finite(linear_gaussian_site(q.mean, *matrices), site)
+        return linear_gaussian_site(q.mean, *matrices)

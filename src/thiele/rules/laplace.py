@@ -10,8 +10,7 @@ from jaxtyping import Array
 
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
-from thiele.rules.base import AbstractLocalRule, Marginal, Site, Update, gradient_matched, keep_finite
-from thiele.rules.cavity import cavity
+from thiele.rules.base import AbstractLocalRule, Cavity, Marginal, Proposal, gradient_matched
 from thiele.rules.latents import log_prob
 
 
@@ -24,16 +23,16 @@ class Laplace(AbstractLocalRule):
 
     energy: ClassVar[str] = "laplace"
     merit: ClassVar[str] = "joint"
+    in_cavity: ClassVar[bool] = False
     stationary: ClassVar[bool] = False
     power: ClassVar[float] = 1.0
     step: float = eqx.field(static=True, default=1.0)
     quadrature: AbstractQuadrature | None = eqx.field(static=True, default=None)
 
-    def __call__(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Update:
+    def propose(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Proposal:
         def slope(f: Array) -> tuple[Array, Array]:
             first = jax.grad(lambda f: log_prob(likelihood, y, f))(f)
             return first, first
 
         second, first = jax.jacfwd(slope, has_aux=True)(q.mean)
-        rest, _ = cavity(q, site, 1.0)
-        return keep_finite(gradient_matched(-second, first, q.mean, rest.var), site)
+        return gradient_matched(-second, first, q.mean, left.marginal.var, left.tied)

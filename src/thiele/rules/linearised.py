@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thiele.rules.base import Site, Update
+from thiele.rules.base import Proposal, Site, if_finite
 
 
 def linear_gaussian_site(
     at: Float[Array, " L"], slope: Float[Array, "k L"], noise: Float[Array, "k k"], residual: Float[Array, " k"]
-) -> Update:
+) -> Proposal:
     """precision = Ω′ Σ⁻¹ Ω,  shift = precision m + Ω′ Σ⁻¹ r  for y ≈ ω + Ω (f − m) + N(0, Σ) (paper, appendix C.5).
 
     Positive semidefinite as it stands. Directions in which the noise vanishes are left out: there a label's residual
@@ -28,7 +28,7 @@ def linear_gaussian_site(
         half = root @ slope
         pull = root.T @ (root @ residual)
     precision = half.T @ half
-    return Update(Site(precision @ at + slope.T @ pull, precision), jnp.array(False))
+    return if_finite(Site(precision @ at + slope.T @ pull, precision), jnp.array(False))
 
 
 def as_matrices(

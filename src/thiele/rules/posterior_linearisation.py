@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
-from thiele.rules.base import AbstractLocalRule, Marginal, Site, Update, keep_finite
+from thiele.rules.base import AbstractLocalRule, Cavity, Marginal, Proposal
 from thiele.rules.latents import predict_mean_var
 from thiele.rules.linearised import as_matrices, linear_gaussian_site
 
@@ -25,12 +25,13 @@ class PL(AbstractLocalRule):
 
     energy: ClassVar[str] = "power_ep"
     merit: ClassVar[str] = "residual"
+    in_cavity: ClassVar[bool] = False
     stationary: ClassVar[bool] = False
     power: ClassVar[float] = 1.0
     step: float = eqx.field(static=True, default=1.0)
     quadrature: AbstractQuadrature | None = eqx.field(static=True, default=None)
 
-    def __call__(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Update:
+    def propose(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Proposal:
         def predicted(mean: Array) -> tuple[Array, tuple[Array, Array]]:
             omega, spread = predict_mean_var(likelihood, mean, q.var, self.quadrature)
             return omega, (omega, spread)
@@ -42,4 +43,4 @@ class PL(AbstractLocalRule):
         if noise.shape[0] == 1:
             # Quadrature may take more from the spread than there is; some noise always remains.
             noise = jnp.maximum(noise, jnp.sqrt(jnp.finfo(noise.dtype).eps) * spread)
-        return keep_finite(linear_gaussian_site(q.mean, slope, noise, residual), site)
+        return linear_gaussian_site(q.mean, slope, noise, residual)

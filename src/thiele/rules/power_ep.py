@@ -11,8 +11,7 @@ from jaxtyping import Array
 
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
-from thiele.rules.base import AbstractLocalRule, Marginal, Site, Update, gradient_matched, keep_finite
-from thiele.rules.cavity import cavity
+from thiele.rules.base import AbstractLocalRule, Cavity, Marginal, Proposal, gradient_matched
 from thiele.rules.latents import log_expected_power
 
 
@@ -29,6 +28,7 @@ class PowerEP(AbstractLocalRule):
 
     energy: ClassVar[str] = "power_ep"
     merit: ClassVar[str] = "residual"
+    in_cavity: ClassVar[bool] = True
     stationary: ClassVar[bool] = True
     power: float = eqx.field(static=True, default=1.0)
     step: float = eqx.field(static=True, default=1.0)
@@ -38,8 +38,8 @@ class PowerEP(AbstractLocalRule):
         if not 0.0 < self.power <= 1.0:
             raise ValueError(f"`power` of PowerEP must be greater than 0 and at most 1, got {self.power!r}")
 
-    def __call__(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Update:
-        (mean, var), proper = cavity(q, site, self.power)
+    def propose(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Proposal:
+        mean, var = left.marginal
 
         def slope(m: Array) -> tuple[Array, Array]:
             first = jax.grad(lambda m: log_expected_power(likelihood, y, m, var, self.power, self.quadrature))(m)
@@ -48,6 +48,5 @@ class PowerEP(AbstractLocalRule):
         second, first = jax.jacfwd(slope, has_aux=True)(mean)
         narrowing = jnp.eye(mean.shape[0], dtype=var.dtype) + second @ var
         share = -second / narrowing if mean.shape[0] == 1 else -jnp.linalg.solve(narrowing, second)
-        matched = gradient_matched(share / self.power, first / self.power, mean + var @ first, var)
-        kept = Site(*(jnp.where(proper, new, old) for new, old in zip(matched.site, site, strict=True)))
-        return keep_finite(Update(kept, matched.repaired | ~proper), site)
+        matched = gradient_matched(share / self.power, first / self.power, mean + var @ first, var, left.tied)
+        return matched._replace(usable=matched.usable & left.proper)
