@@ -2,6 +2,7 @@
 
 from thiele import data, dense, priors, quadrature
 from thiele.fit import Fit
+from thiele.inducing import Inducing
 from thiele.kernels import (
     RBF,
     SHO,
@@ -68,6 +69,7 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "HeteroscedasticGaussian",
+    "Inducing",
     "IntegratedWiener",
     "Laplace",
     "LaplaceNoise",

@@ -1,37 +1,40 @@
-r"""Any likelihood: Gaussian sites, one for each observation, found by a rule at the present hyperparameters."""
+r"""Any likelihood: Gaussian sites, one for each observation or segment, found by a rule at given hyperparameters."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thiele.chain import Chain, Information
+from thiele.bridges import Bridges, bridges
+from thiele.chain import Chain, posterior
 from thiele.energies import Data, converged_energy, energy, information
 from thiele.inference import Inferred, infer, initial_sites, sweep
-from thiele.kernels import AbstractKernel
 from thiele.likelihoods import AbstractLikelihood, Shifted
+from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.rules import AbstractRule, Site
 from thiele.series import Series
 from thiele.steps import prior_chain
+from thiele.tied import Tied
 
 
 class Setting(NamedTuple):
     """What rules and energies work on: the likelihood of a latent function of mean zero, its chain, the data."""
 
     likelihood: AbstractLikelihood
-    chain: Chain
-    data: Data
+    chain: Chain | Bridges
+    data: Data | Tied
 
 
-def setting(
-    kernel: AbstractKernel, likelihood: AbstractLikelihood, mean: Float[Array, "*l"], series: Series
-) -> Setting:
-    """Put a model and a series together."""
-    chain = prior_chain(kernel.sde(), jnp.asarray(series.time), series.repeated)
-    return Setting(Shifted(likelihood, mean), chain, Data(series.y, series.observed, series.covariates))
+def setting(model: Any, data: Series | Tied) -> Setting:
+    """Put a model and its data together: a chain on their own times, or on the model's inducing times."""
+    likelihood, sde = Shifted(model.likelihood, model.mean.value), model.kernel.sde()
+    if isinstance(data, Tied):
+        return Setting(likelihood, bridges(sde, model.inducing.times), data)
+    chain = prior_chain(sde, jnp.asarray(data.time), data.repeated)
+    return Setting(likelihood, chain, Data(data.y, data.observed, data.covariates))
 
 
 def find_sites(rule: AbstractRule, at: Setting, start: Site | None = None) -> Inferred:
@@ -60,6 +63,10 @@ def first_sites(at: Setting) -> Site:
     return initial_sites(*at)
 
 
-def site_information(at: Setting, sites: Site) -> Information:
-    """The sites as information on the chain."""
-    return information(at.chain, sites, at.data.mask)
+def condition(model: Any, data: Series | Tied, sites: Site) -> ChainPosterior | InducedPosterior:
+    """The posterior that the sites make."""
+    at = setting(model, data)
+    if isinstance(data, Tied):
+        return InducedPosterior(at.chain.z, data.smooth(at.chain, sites)[0], sites)
+    info = information(at.chain, sites, at.data.mask)
+    return ChainPosterior(jnp.asarray(data.time), posterior(at.chain, info)[0], info._replace(H=None))

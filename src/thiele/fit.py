@@ -5,22 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from thiele.chain import Information, sample
 from thiele.kernels import AbstractKernel
 from thiele.learn import Learnt, Trace
 from thiele.likelihoods import AbstractLikelihood
-from thiele.posterior import predict_latent
+from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import double_precision
 from thiele.prediction import Prediction
 from thiele.series import Clock, Series, covariate_arrays
-from thiele.steps import prior_chain
-from thiele.training import Conditioned, Report
+from thiele.training import Report
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -34,7 +31,7 @@ class Fit:
     data: Series
     order: np.ndarray
     clock: Clock
-    conditioned: Conditioned
+    posterior: ChainPosterior | InducedPosterior
     objective: float
     """log p(y) under the model where it is exact, else what the rule's energy makes of it."""
     learnt: Learnt | None = None
@@ -56,6 +53,11 @@ class Fit:
         return np.asarray(self.model.mean.value)
 
     @property
+    def inducing(self) -> np.ndarray | None:
+        """The inducing times, as numbers of the data's clock; None where each datum has a site of its own."""
+        return None if self.model.inducing is None else np.asarray(self.model.inducing.times)
+
+    @property
     def trace(self) -> Trace | None:
         """What happened at every step of learning; None after `condition`."""
         return None if self.learnt is None else self.learnt.trace
@@ -74,8 +76,9 @@ class Fit:
             end = "" if self.learnt.converged else f"; did not converge: {self.learnt.message}"
         if self.inference is not None and bool(self.inference.unconverged):
             end += "; the sites did not converge"
+        sparse = "" if self.inducing is None else f", {len(self.inducing)} inducing times"
         return (
-            f"Fit of {n} points ({observed} observed), {how}{end}\n"
+            f"Fit of {n} points ({observed} observed){sparse}, {how}{end}\n"
             f"  objective  {self.objective:.4f}\n"
             f"  kernel     {self.kernel}\n"
             f"  likelihood {self.likelihood}\n"
@@ -95,8 +98,7 @@ class Fit:
             times = self.clock.numbers(t_new, "t_new")
         extra = covariate_arrays(covariates, len(times))
         self.model.likelihood.at(**extra)
-        sde = self.model.kernel.sde()
-        found = predict_latent(sde, self.conditioned.posterior, jnp.asarray(self.data.time), _padded(times))
+        found = self.posterior.latent(self.model.kernel.sde(), _padded(times))
         mean = found.mean + jnp.reshape(self.model.mean.value, (-1, 1))
         n = len(times)
         return Prediction.of(mean[..., :n], found.var[..., :n], self.model.likelihood, extra)
@@ -117,8 +119,7 @@ class Fit:
             raise ValueError(f"`n` must be an integer of at least 1, got {n!r}")
         new = self.clock.numbers(t_new, "t_new")
         key = jax.random.key(key) if isinstance(key, (int, np.integer)) else key
-        info = self.conditioned.information._replace(H=None)
-        draws = _sample(self.model.kernel, info, jnp.asarray(self.data.time), jnp.asarray(new), key, n)
+        draws = self.posterior.draw(self.model.kernel.sde(), jnp.asarray(new), key, n)
         draws = draws + jnp.reshape(self.model.mean.value, (-1, 1))
         return np.asarray(draws[:, 0] if draws.shape[1] == 1 else jnp.moveaxis(draws, 1, 2))
 
@@ -133,21 +134,3 @@ def _padded(times: np.ndarray) -> Array:
     """Times up to the next power of two, so that predictions of many lengths share few compilations."""
     room = max(64, 1 << max(len(times) - 1, 0).bit_length()) - len(times)
     return jnp.asarray(np.concatenate([times, np.full(room, times[-1] if len(times) else 0.0)]))
-
-
-@eqx.filter_jit
-def _sample(
-    kernel: AbstractKernel, info: Information, time: Array, new: Array, key: Array, n: int
-) -> Float[Array, "n l q"]:
-    """Draws on the union of the data's times and the new ones, where the latter carry no information."""
-    both = jnp.concatenate([time, new])
-    order = jnp.argsort(both, stable=True)
-
-    def merged(x: Array | None) -> Array | None:
-        return None if x is None else jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, new.shape[0])])[..., order]
-
-    sde = kernel.sde()
-    joined = Information(merged(info.precision), merged(info.shift), merged(info.centre), sde.H)
-    states = sample(prior_chain(sde, both[order]), joined, key, n)
-    f = jnp.einsum("li,sin->sln", jnp.asarray(sde.H), states)
-    return f[..., jnp.argsort(order)[time.shape[0] :]]

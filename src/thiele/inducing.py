@@ -2,26 +2,71 @@
 
 from __future__ import annotations
 
-import numpy as np
-from jaxtyping import Float
+from typing import Any, Literal
 
-from thiele.series import Series
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from thiele.parameters import Parametric, fixed, increasing, param
+from thiele.series import Clock, Series
 from thiele.tied import Tied
 
 # So many data are in memory at once, with their weights and quadrature nodes.
 DATA_AT_ONCE = 16_384
 
 
-def even_times(series: Series, count: int) -> Float[np.ndarray, " M"]:
-    """`count` times evenly spaced from the first observation to the last."""
-    time = series.time[series.observed]
-    return np.unique(np.linspace(time[0], time[-1], count))
+class Places(Parametric):
+    """Inducing times, in the units of the data's clock."""
+
+    times: Array = increasing()
 
 
-def quantile_times(series: Series, count: int) -> Float[np.ndarray, " M"]:
-    """`count` times with about as many observations between any two neighbours."""
-    time = series.time[series.observed]
-    return np.unique(np.quantile(time, np.linspace(0.0, 1.0, count)))
+class Inducing(eqx.Module):
+    """Which inducing times a model is to have: `count` of them, or those that are given as `times`.
+
+    `at` is "even" (from the first observation to the last) or "quantiles" (as many observations between any two
+    neighbours). With `learn=True` the times are learnt with the hyperparameters, from there on.
+    """
+
+    count: int | None = eqx.field(static=True, default=None)
+    at: Literal["even", "quantiles"] = eqx.field(static=True, default="even", kw_only=True)
+    times: tuple | None = eqx.field(static=True, default=None, kw_only=True)
+    learn: bool = eqx.field(static=True, default=False, kw_only=True)
+
+    def __check_init__(self) -> None:
+        if (self.count is None) == (self.times is None):
+            raise ValueError(f"`Inducing` takes either `count` or `times`, got {self.count!r} and {self.times!r}")
+        if self.count is not None and (isinstance(self.count, bool) or not isinstance(self.count, int | np.integer)):
+            raise TypeError(f"`count` of Inducing must be an integer, got {self.count!r}")
+        if self.count is not None and self.count < 1:
+            raise ValueError(f"`count` of Inducing must be at least 1, got {self.count}")
+        if self.at not in ("even", "quantiles"):
+            raise ValueError(f'`at` of Inducing must be "even" or "quantiles", got {self.at!r}')
+
+    def place(self, series: Series, clock: Clock) -> Places:
+        """The times for these data; those that coincide are one."""
+        if self.times is not None:
+            times = np.unique(clock.numbers(np.asarray(self.times), "inducing"))
+        else:
+            seen = series.time[series.observed]
+            shares = np.linspace(0.0, 1.0, self.count)
+            even = seen[0] + shares * (seen[-1] - seen[0])
+            times = np.unique(even if self.at == "even" else np.quantile(seen, shares))
+        return Places(param(times) if self.learn else fixed(times))
+
+
+def as_inducing(given: Any) -> Inducing | Places | None:
+    """None: a site for each datum. A number: so many, evenly spaced. An array: there."""
+    if given is None or isinstance(given, Inducing | Places):
+        return given
+    if isinstance(given, bool | str | float):
+        raise TypeError(f"`inducing` must be a number of times, an array of times, th.Inducing or None, got {given!r}")
+    if np.ndim(given) == 0:
+        return Inducing(given)
+    if np.ndim(given) != 1 or np.size(given) == 0:
+        raise ValueError(f"`inducing` must have shape (M,), M at least 1, got {np.shape(given)}")
+    return Inducing(times=tuple(np.asarray(given)))
 
 
 def tie(series: Series, z: Float[np.ndarray, " M"]) -> Tied:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from thiele import training
 from thiele.fit import Fit
+from thiele.inducing import Inducing, Places, as_inducing, tie
 from thiele.kernels import AbstractKernel
 from thiele.learn import Evaluation, Learnt, climb, maximise
 from thiele.likelihoods import AbstractLikelihood, Gaussian
@@ -22,13 +23,15 @@ from thiele.precision import double_precision
 from thiele.rules import CVI, AbstractRule, Site
 from thiele.series import Clock, Series, clock_for, is_traced, series, traced_series
 from thiele.starts import natural_scales, starting_points
+from thiele.tied import Tied
 
 
 class GP(Parametric):
     """f ~ GP(mean, kernel),  y_n ~ likelihood(f(t_n)).
 
     `fit` learns the hyperparameters and returns a `Fit`; `condition` takes them as they are. With Gaussian noise the
-    posterior is exact; for any other likelihood `rule` says how it is approximated.
+    posterior is exact; for any other likelihood `rule` says how it is approximated. `inducing` states summarise the
+    data: a number of times, evenly spaced, an array of times, or `th.Inducing(...)`; None: a state at each datum.
 
     >>> import numpy as np, thiele as th
     >>> t = np.linspace(0.0, 10.0, 50)
@@ -39,6 +42,7 @@ class GP(Parametric):
 
     kernel: AbstractKernel
     likelihood: AbstractLikelihood = dataclasses.field(default_factory=Gaussian)
+    inducing: Inducing | Places | None = eqx.field(converter=as_inducing, default=None, kw_only=True)
     rule: AbstractRule = dataclasses.field(default_factory=CVI, kw_only=True)
     mean: ConstantMean = eqx.field(converter=as_mean, default=None, kw_only=True)
 
@@ -67,16 +71,16 @@ class GP(Parametric):
         Exact for Gaussian noise; otherwise the energy of the model's rule at converged sites.
         """
         if is_traced(t, y, covariates):
-            data = traced_series(t, y, covariates)
-        else:
-            data, _ = self._checked(t, y, covariates)
-        return training.log_likelihood(self, jax.tree.map(jnp.asarray, data))
+            if self.inducing is not None:
+                raise TypeError("`t` and `y` must be concrete where the model has inducing times, got a tracer")
+            return training.log_likelihood(self, traced_series(t, y, covariates))
+        model, data, _, _ = self._prepared(t, y, covariates)
+        return training.log_likelihood(model, jax.tree.map(jnp.asarray, _tied(model, data)))
 
     @double_precision
     def condition(self, t: Any, y: Any, **covariates: Any) -> Fit:
         """The posterior given the data, with hyperparameters as they are."""
-        data, order = self._checked(t, y, covariates)
-        return _conditioned(self, data, order, clock_for(t))
+        return _conditioned(*self._prepared(t, y, covariates))
 
     @double_precision
     def fit(
@@ -105,11 +109,10 @@ class GP(Parametric):
         for name, number in [("tolerance", tolerance), ("max_steps", max_steps), ("learning_rate", learning_rate)]:
             if not isinstance(number, (int, float)) or not number > 0:
                 raise ValueError(f"`{name}` must be a positive number, got {number!r}")
-        data, order = self._checked(t, y, covariates)
-        clock, location = clock_for(t), training.is_exact(self)
-        model = self
+        model, data, order, clock = self._prepared(t, y, covariates)
+        location = training.has_gaussian_noise(model)
         if not self.mean.decided and location:
-            model = eqx.tree_at(lambda m: m.mean, self, ConstantMean())
+            model = eqx.tree_at(lambda m: m.mean, model, ConstantMean())
         model = _best_start(model, data, location)
         if unconstrain(model).size == 0:
             return _conditioned(model, data, order, clock)
@@ -117,7 +120,7 @@ class GP(Parametric):
             # One value says nothing about how values vary: the likelihood would grow for ever as the variances shrink.
             return _conditioned(settled(model), data, order, clock)
         search = _Search(model, data, natural_scales(model, data, location))
-        if schedule == "paper" and not location:
+        if schedule == "paper" and not training.is_exact(model):
             learnt = climb(search.alternate, search.start, learning_rate, steps=max_steps, progress=progress)
         else:
             learnt = maximise(
@@ -126,22 +129,40 @@ class GP(Parametric):
         best = settled(constrain(model, jnp.asarray(learnt.vector * search.scales)))
         return _fit(best, data, order, clock, learnt, *search.at(learnt.vector))
 
-    def _checked(self, t: Any, y: Any, covariates: dict[str, Any]) -> tuple[Series, np.ndarray]:
-        data, order = series(t, y, clock_for(t), covariates)
+    def _prepared(self, t: Any, y: Any, covariates: dict[str, Any]) -> tuple[GP, Series, np.ndarray, Clock]:
+        """The data, checked and in order, and the model with inducing times for them."""
+        clock = clock_for(t)
+        data, order = series(t, y, clock, covariates)
         self.likelihood.at(**data.covariates).check(np.where(data.observed, data.y, np.nan))
-        return data, order
+        if not isinstance(self.inducing, Inducing):
+            return self, data, order, clock
+        return dataclasses.replace(self, inducing=self.inducing.place(data, clock)), data, order, clock
+
+
+def _tied(model: GP, data: Series) -> Series | Tied:
+    """The data as the model's sites take them: each by itself, or by the segments between inducing times."""
+    return data if model.inducing is None else tie(data, np.asarray(model.inducing.times))
 
 
 class _Search:
     """The objective as a search sees it: scaled vectors in, numbers out; sites are kept from one call to the next."""
 
     def __init__(self, model: GP, data: Series, scales: np.ndarray) -> None:
-        self.model, self.data, self.scales = model, data, scales
+        self.model, self.series, self.scales = model, data, scales
+        self.data = _tied(model, data)
         self.start = np.asarray(unconstrain(model)) / scales
+        self.moving = model.inducing is not None and unconstrain(model.inducing).size > 0
         self.sites: Site | None = None
 
-    def evaluate(self, scaled: np.ndarray) -> Evaluation:
+    def _vector(self, scaled: np.ndarray) -> Array:
+        """Free values; where inducing times are among them, the data are tied to the segments that these make."""
         vector = jnp.asarray(scaled * self.scales)
+        if self.moving:
+            self.data = _tied(constrain(self.model, vector), self.series)
+        return vector
+
+    def evaluate(self, scaled: np.ndarray) -> Evaluation:
+        vector = self._vector(scaled)
         if self.sites is None and not training.is_exact(self.model):
             self.sites = training.first_sites(self.model, self.data)
         (value, (sites, report)), gradient = training.objective_and_gradient(self.model, vector, self.data, self.sites)
@@ -151,14 +172,14 @@ class _Search:
 
     def at(self, scaled: np.ndarray) -> tuple[Site | None, float, training.Report]:
         """Converged sites, the log likelihood and how it went at one point: no new compilation after `evaluate`."""
-        vector = jnp.asarray(scaled * self.scales)
+        vector = self._vector(scaled)
         (value, (sites, report)), _ = training.objective_and_gradient(self.model, vector, self.data, self.sites)
         return sites, float(value) - float(log_prior(constrain(self.model, vector))), report
 
     def alternate(self, scaled: np.ndarray) -> Evaluation:
         if self.sites is None:
             self.sites = training.first_sites(self.model, self.data)
-        vector = jnp.asarray(scaled * self.scales)
+        vector = self._vector(scaled)
         value, gradient, sites, repaired = training.alternate(self.model, vector, self.data, self.sites)
         if bool(jnp.isfinite(value)):
             self.sites = sites
@@ -169,14 +190,15 @@ def _best_start(model: GP, data: Series, location: bool) -> GP:
     candidates = list(starting_points(model, data, location))
     if len(candidates) == 1:
         return candidates[0]
-    values = np.array([float(training.objective(candidate, data)) for candidate in candidates])
+    tied = _tied(model, data)
+    values = np.array([float(training.objective(candidate, tied)) for candidate in candidates])
     return candidates[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
 
 
 def _conditioned(model: GP, data: Series, order: np.ndarray, clock: Clock) -> Fit:
     if training.is_exact(model):
         return _fit(model, data, order, clock, None, None, None, None)
-    return _fit(model, data, order, clock, None, *training.find_sites(model, data))
+    return _fit(model, data, order, clock, None, *training.find_sites(model, _tied(model, data)))
 
 
 def _fit(
@@ -189,8 +211,8 @@ def _fit(
     objective: float | Array | None,
     report: training.Report | None,
 ) -> Fit:
-    found = training.condition(model, data, sites)
-    value = float(found.log_normaliser if objective is None else objective)
+    found, log_likelihood = training.condition(model, data if sites is None else _tied(model, data), sites)
+    value = float(log_likelihood if objective is None else objective)
     if not np.isfinite(value):
         raise FloatingPointError(
             f"the log likelihood of these data is not finite under this model: {value} with {model}; "

@@ -1,33 +1,127 @@
-r"""Predictions from the posterior of a chain: at any time, through the filtered state before it and what comes after.
+r"""What a model knows about its latent function once it has seen data: moments and joint draws at any time.
 
-Between states i and i + 1 the prediction N(m, P) is filtered state i moved forward to t; the later information (r, N)
-is carried back from state i + 1 to t; then f(t) ~ N(H (m + P r), H (P − P N P) Hᵀ). Before the first state N(m, P) is
-the prior; after the last there is nothing to carry back.
+From a chain on the data's own times: between states i and i + 1 the prediction N(m, P) is filtered state i moved
+forward to t; the later information (r, N) is carried back from state i + 1 to t; then
+f(t) ~ N(H (m + P r), H (P − P N P) Hᵀ). Before the first state N(m, P) is the prior; after the last there is nothing to carry back.
+
+From inducing states: f(t) = W w + N(0, ν) with the state and the noise w of the segment that t lies in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from thiele.chain import Posterior
+from thiele.bridges import bridges
+from thiele.chain import Information, Posterior, sample
 from thiele.chain.matrices import dense
 from thiele.chain.smoothing import Outputs
+from thiele.rules import Marginal, Site
 from thiele.sde import SDE
-from thiele.steps import Steps
+from thiele.steps import Steps, prior_chain
+from thiele.tied import absorb, project
 
 # New times are handled this many entries of a covariance at a time, so that memory does not grow with their number.
 ENTRIES_AT_ONCE = 2**21
 
 
-@jax.jit
-def predict_latent(sde: SDE, found: Posterior, times: Float[Array, " n"], t_new: Float[Array, " q"]) -> Outputs:
-    """Marginals of f at `t_new`, in any order."""
+class ChainPosterior(eqx.Module):
+    """The posterior of a chain on the data's own times, and the information that made it."""
+
+    times: Float[Array, " n"]
+    states: Posterior
+    information: Information
+    """Without its emission matrix, which is a constant of the kernel."""
+
+    @jax.jit
+    def latent(self, sde: SDE, t_new: Float[Array, " q"]) -> Outputs:
+        """Marginals of f at `t_new`, in any order."""
+        return _in_pieces(lambda t: _predict_piece(sde, self.states, self.times, t), sde, t_new)
+
+    @eqx.filter_jit
+    def draw(self, sde: SDE, t_new: Float[Array, " q"], key: PRNGKeyArray, count: int) -> Float[Array, "count l q"]:
+        """Joint draws, on the union of the data's times and the new ones, where the latter carry no information."""
+        both, n = jnp.concatenate([self.times, t_new]), self.times.shape[0]
+        order = jnp.argsort(both, stable=True)
+
+        def merged(x: Array | None) -> Array | None:
+            return None if x is None else jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, t_new.shape[0])])[..., order]
+
+        info = self.information
+        joined = Information(merged(info.precision), merged(info.shift), merged(info.centre), sde.H)
+        states = sample(prior_chain(sde, both[order]), joined, key, count)
+        f = jnp.einsum("li,sin->sln", jnp.asarray(sde.H), states)
+        return f[..., jnp.argsort(order)[n:]]
+
+
+class InducedPosterior(eqx.Module):
+    """The posterior of inducing states: q(w) of every segment, and the sites that made it."""
+
+    z: Float[Array, " M"]
+    segments: Marginal
+    sites: Site
+
+    @jax.jit
+    def latent(self, sde: SDE, t_new: Float[Array, " q"]) -> Outputs:
+        """Marginals of f at `t_new`, in any order."""
+        at = bridges(sde, self.z)
+
+        def piece(t: Array) -> Outputs:
+            segment = jnp.searchsorted(self.z, t, side="right")
+            here = jax.tree.map(lambda x: x[segment], self.segments)
+            mean, var = project(at, segment, t[:, None]).marginals(here)
+            return Outputs(mean[:, 0].T, jnp.moveaxis(var[:, 0], 0, -1))
+
+        return _in_pieces(piece, sde, t_new)
+
+    @eqx.filter_jit
+    def draw(self, sde: SDE, t_new: Float[Array, " q"], key: PRNGKeyArray, count: int) -> Float[Array, "count l q"]:
+        """Joint draws: inducing states from q, and a draw of the prior bent so that it passes through them."""
+        of_states, of_prior = jax.random.split(key)
+        at, M = bridges(sde, self.z), self.z.shape[0]
+        absorbed = absorb(at, self.sites)
+        states = sample(absorbed.chain, absorbed.information, of_states, count)
+        both = jnp.concatenate([self.z, t_new])
+        order = jnp.argsort(both, stable=True)
+        prior = sample(prior_chain(sde, both[order]), _nothing(sde, both), of_prior, count)
+        back = jnp.argsort(order)
+        start, free = prior[..., back[:M]], prior[..., back[M:]]
+        # f = f* + W (w − w*), where w − w* follows from the differences of the states at both ends.
+        gap = states - start
+        A, L = dense(at.A), dense(at.L)
+        ends = jnp.concatenate([jnp.zeros_like(gap[..., :1]), gap], axis=-1)
+        noise = jnp.concatenate([gap, jnp.zeros_like(gap[..., :1])], axis=-1) - jnp.einsum("ijm,cjm->cim", A, ends)
+        w = jnp.concatenate([ends, _lower_solve(L, noise)], axis=1)
+        segment = jnp.searchsorted(self.z, t_new, side="right")
+        W = project(at, segment, t_new[:, None]).W[..., 0]
+        f = jnp.einsum("li,ciq->clq", jnp.asarray(sde.H), free)
+        return f + jnp.einsum("qld,cdq->clq", W, w[..., segment])
+
+
+def _nothing(sde: SDE, times: Array) -> Information:
+    latents, n = sde.latents, times.shape[0]
+    return Information(jnp.zeros((latents, latents, n)), jnp.zeros((latents, n)), H=np.asarray(sde.H))
+
+
+def _lower_solve(L: Float[Array, "d d M"], x: Float[Array, "count d M"]) -> Float[Array, "count d M"]:
+    """L⁻¹ x by forward substitution; a direction without noise gets zero."""
+    rows: list[Array] = []
+    for i in range(L.shape[0]):
+        rest = x[:, i] - sum(L[i, j] * rows[j] for j in range(i))
+        rows.append(jnp.where(L[i, i] > 0.0, rest / jnp.where(L[i, i] > 0.0, L[i, i], 1.0), 0.0))
+    return jnp.stack(rows, axis=1)
+
+
+def _in_pieces(predict: Callable[[Array], Outputs], sde: SDE, t_new: Float[Array, " q"]) -> Outputs:
     size = max(1, min(t_new.shape[0], ENTRIES_AT_ONCE // sde.dim**2))
     pieces = -(-t_new.shape[0] // size)
     padded = jnp.pad(t_new, (0, pieces * size - t_new.shape[0]), mode="edge").reshape(pieces, size)
-    mean, var = jax.lax.map(lambda t: _predict_piece(sde, found, times, t), padded)
+    mean, var = jax.lax.map(predict, padded)
     join = lambda x: jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)[..., : t_new.shape[0]]  # noqa: E731
     return Outputs(join(mean), join(var))
 

@@ -1,7 +1,8 @@
 """The objective of a model and its gradient, exact or by a rule, and the posterior that belongs to it.
 
-A model here is anything with `kernel`, `likelihood`, `mean` and `rule`. Two engines have one surface: with Gaussian
-noise the posterior is exact; otherwise sites are found by the model's rule, warm-started from the ones before.
+A model here is anything with `kernel`, `likelihood`, `mean`, `rule` and `inducing`. Two engines have one surface: with
+Gaussian noise and a state at each datum the posterior is exact; otherwise sites are found by the model's rule,
+warm-started from the ones before. Data are a `Series`, or `Tied` where the model has inducing times.
 """
 
 from __future__ import annotations
@@ -14,16 +15,24 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from thiele import approximate, exact
-from thiele.chain import Information, Posterior, posterior
+from thiele.approximate import setting
+from thiele.chain import posterior
 from thiele.likelihoods import Gaussian
 from thiele.parameters import constrain, log_prior
+from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import scalar_in_double
 from thiele.rules import Site
 from thiele.series import Series
+from thiele.tied import Tied
 
 
 def is_exact(model: Any) -> bool:
     """Whether the posterior is Gaussian without approximation."""
+    return has_gaussian_noise(model) and model.inducing is None
+
+
+def has_gaussian_noise(model: Any) -> bool:
+    """Whether y is f plus Gaussian noise, so that f is on the scale of y."""
     return isinstance(model.likelihood, Gaussian)
 
 
@@ -39,35 +48,31 @@ def _exactly() -> Report:
     return Report(*(jnp.zeros((), int) for _ in range(3)))
 
 
-def _setting(model: Any, data: Series) -> approximate.Setting:
-    return approximate.setting(model.kernel, model.likelihood, model.mean.value, data)
-
-
-def _value(model: Any, data: Series, start: Site | None) -> tuple[Float[Array, ""], tuple[Site | None, Report]]:
+def _value(model: Any, data: Series | Tied, start: Site | None) -> tuple[Float[Array, ""], tuple[Site | None, Report]]:
     if is_exact(model):
         value = exact.log_likelihood(model.kernel, model.likelihood, model.mean.value, data)
         return value, (None, _exactly())
-    at = _setting(model, data)
+    at = setting(model, data)
     found = approximate.find_sites(model.rule, at, start)
     value = approximate.converged_objective(model.rule, at, found)
     return value, (found.sites, Report(found.sweeps, found.repaired, 1 - found.converged))
 
 
 @scalar_in_double
-def log_likelihood(model: Any, data: Series) -> Float[Array, ""]:
+def log_likelihood(model: Any, data: Series | Tied) -> Float[Array, ""]:
     """log p(y), exact or as the rule's energy approximates it, differentiable in model and data."""
     return _value(model, data, None)[0]
 
 
 @eqx.filter_jit
-def objective(model: Any, data: Series) -> Float[Array, ""]:
+def objective(model: Any, data: Series | Tied) -> Float[Array, ""]:
     """What learning maximises: the log likelihood and the log priors."""
     return _value(model, data, None)[0] + log_prior(model)
 
 
 @eqx.filter_jit
 def objective_and_gradient(
-    model: Any, vector: Float[Array, " free"], data: Series, start: Site | None
+    model: Any, vector: Float[Array, " free"], data: Series | Tied, start: Site | None
 ) -> tuple[tuple[Float[Array, ""], tuple[Site | None, Report]], Float[Array, " free"]]:
     """The same at free values `vector`, with its gradient there; sites start from `start`."""
 
@@ -81,52 +86,39 @@ def objective_and_gradient(
 
 @eqx.filter_jit
 def alternate(
-    model: Any, vector: Float[Array, " free"], data: Series, sites: Site
+    model: Any, vector: Float[Array, " free"], data: Series | Tied, sites: Site
 ) -> tuple[Float[Array, ""], Float[Array, " free"], Site, Int[Array, ""]]:
     """One round of the paper's schedule: one sweep of the sites, then the gradient of the energy with them held."""
-    new, repaired = approximate.one_sweep(model.rule, _setting(constrain(model, vector), data), sites)
+    new, repaired = approximate.one_sweep(model.rule, setting(constrain(model, vector), data), sites)
 
     def of_vector(v: Array) -> Array:
         moved = constrain(model, v)
-        return approximate.held_objective(model.rule, _setting(moved, data), new) + log_prior(moved)
+        return approximate.held_objective(model.rule, setting(moved, data), new) + log_prior(moved)
 
     value, gradient = jax.value_and_grad(of_vector)(vector)
     return value, gradient, new, repaired
 
 
 @eqx.filter_jit
-def first_sites(model: Any, data: Series) -> Site:
+def first_sites(model: Any, data: Series | Tied) -> Site:
     """Where the paper's schedule begins."""
-    return approximate.first_sites(_setting(model, data))
+    return approximate.first_sites(setting(model, data))
 
 
 @eqx.filter_jit
-def find_sites(model: Any, data: Series) -> tuple[Site, Float[Array, ""], Report]:
+def find_sites(model: Any, data: Series | Tied) -> tuple[Site, Float[Array, ""], Report]:
     """Sites to convergence at the model's hyperparameters, their energy, and how it went."""
-    found = approximate.find_sites(model.rule, _setting(model, data))
+    found = approximate.find_sites(model.rule, setting(model, data))
     return found.sites, found.energy, Report(found.sweeps, found.repaired, 1 - found.converged)
 
 
-class Conditioned(NamedTuple):
-    """The posterior of a model given data, the information that made it, and the log of its normaliser."""
-
-    posterior: Posterior
-    information: Information
-    log_normaliser: Float[Array, ""]
-
-
 @eqx.filter_jit
-def condition(model: Any, data: Series, sites: Site | None) -> Conditioned:
-    """The posterior at the model's hyperparameters, given the sites where it is not exact."""
-    if sites is None:
-        chain, info, constant = exact.chain_and_information(model.kernel, model.likelihood, model.mean.value, data)
-    else:
-        at = _setting(model, data)
-        chain, info, constant = at.chain, approximate.site_information(at, sites), 0.0
-    found, log = posterior(chain, info)
-    return Conditioned(found, _arrays(info), log + constant)
-
-
-def _arrays(info: Information) -> Information:
-    """Without the emission matrix, which is a constant of the kernel."""
-    return info._replace(H=None)
+def condition(
+    model: Any, data: Series | Tied, sites: Site | None
+) -> tuple[ChainPosterior | InducedPosterior, Float[Array, ""] | None]:
+    """The posterior at the model's hyperparameters, given the sites where it is not exact; else with log p(y)."""
+    if sites is not None:
+        return approximate.condition(model, data, sites), None
+    chain, info, constant = exact.chain_and_information(model.kernel, model.likelihood, model.mean.value, data)
+    states, log = posterior(chain, info)
+    return ChainPosterior(jnp.asarray(data.time), states, info._replace(H=None)), log + constant
