@@ -1,0 +1,1 @@
+"""The paper's table: tasks times methods, each run stored as one line, printed beside the numbers in print."""

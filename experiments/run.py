@@ -1,0 +1,55 @@
+"""One run: a task, a method, a fold and a schedule make a record."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+import thiele as th
+from experiments.methods import Method
+from experiments.tasks import Task, split
+
+SCHEDULES = ("best", "paper")
+
+
+def settings(task: Task, schedule: str) -> tuple[float, dict[str, Any]]:
+    """The step of the rule and the arguments of `fit`: those of the published experiment, or the library's own."""
+    if schedule == "best":
+        return 1.0, {"schedule": "best"}
+    return task.newton, {"schedule": "paper", "learning_rate": task.adam, "max_steps": task.iterations}
+
+
+def run(task: Task, method: Method, fold: int, schedule: str) -> dict[str, Any]:
+    """Fit on nine parts and score the tenth by the mean negative log predictive density (NLPD)."""
+    data, rows = task.load(), split(task, fold)
+    step, options = settings(task, schedule)
+    model = task.model(**method.settings(task.inducing, step))
+    begun = time.perf_counter()
+    fit = model.fit(data.time[rows.train], data.value[rows.train], progress=False, **options, **data.covariates)
+    seconds = time.perf_counter() - begun
+    densities = fit.log_density(data.time[rows.test], data.value[rows.test], **data.covariates)
+    return {
+        "task": task.name,
+        "method": method.name,
+        "fold": fold,
+        "schedule": schedule,
+        "seed": None,  # nothing is drawn at random
+        "settings": {**options, "step": step, "inducing": task.inducing if method.sparse else None},
+        "version": th.__version__,
+        "nlpd": -float(np.mean(densities)),
+        "energy": fit.objective,
+        "converged": fit.converged,
+        "seconds": round(seconds, 2),  # the first run of a shape compiles
+        "sweeps": int(fit.trace.sweeps[-1]),
+        "peak_memory_mib": round(_peak_memory_mib()),
+    }
+
+
+def _peak_memory_mib() -> float:
+    """The most memory that this process has held so far."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20

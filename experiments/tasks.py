@@ -1,0 +1,88 @@
+"""Tasks: data, folds, a model, and the settings of the published experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import thiele as th
+
+FOLDS = 10
+
+
+class Data(NamedTuple):
+    """What a model sees. A covariate has one value for all data."""
+
+    time: np.ndarray
+    value: np.ndarray
+    covariates: dict[str, float]
+
+
+class Task(NamedTuple):
+    """One column of the table.
+
+    `model` takes what a method adds: `rule`, and `inducing` where it is sparse. `newton` is the step on the sites and
+    `adam` that on the hyperparameters, both taken `iterations` times.
+    """
+
+    name: str
+    load: Callable[[], Data]
+    model: Callable[..., th.GP]
+    inducing: int
+    newton: float
+    adam: float
+    iterations: int
+
+
+class Split(NamedTuple):
+    """Rows to train and to test on. A remainder that fills no fold is in neither."""
+
+    train: np.ndarray
+    test: np.ndarray
+
+
+def split(task: Task, fold: int) -> Split:
+    """One of the published folds; the rows that train are in the order of the data."""
+    folds = th.data.folds(task.name, FOLDS)
+    return Split(np.setdiff1d(np.concatenate(folds), folds[fold]), folds[fold])
+
+
+def _motorcycle_data() -> Data:
+    series = th.data.motorcycle()
+    standard = [(x - np.mean(x)) / np.std(x) for x in (series.time, series.value)]
+    return Data(*standard, {})
+
+
+def _motorcycle(**method: Any) -> th.GP:
+    signal, noise = (th.Matern32(variance=3.0, lengthscale=1.0) for _ in range(2))
+    return th.GP(th.Stack(signal, noise), th.HeteroscedasticGaussian(), **method)
+
+
+def _coal_data() -> Data:
+    counts = th.data.coal_counts()
+    return Data(counts.time, counts.value, {"exposure": counts.exposure})
+
+
+def _coal(**method: Any) -> th.GP:
+    return th.GP(th.Matern52(variance=1.0, lengthscale=4.0), th.Poisson(), **method)
+
+
+def _binary_data() -> Data:
+    series = th.data.binary()
+    return Data(series.time, series.value, {})
+
+
+def _binary(**method: Any) -> th.GP:
+    return th.GP(th.Matern72(variance=1.0, lengthscale=25.0), th.Bernoulli(), **method)
+
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task("motorcycle", _motorcycle_data, _motorcycle, inducing=30, newton=0.05, adam=0.025, iterations=500),
+        Task("coal", _coal_data, _coal, inducing=15, newton=0.5, adam=0.2, iterations=500),
+        Task("binary", _binary_data, _binary, inducing=1000, newton=0.5, adam=0.1, iterations=500),
+    )
+}
