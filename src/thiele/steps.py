@@ -41,7 +41,9 @@ def distinct_steps(times: Float[np.ndarray, " n"]) -> DistinctSteps | None:
     _, first, index = np.unique(near, return_index=True, return_inverse=True)
     if len(first) > min(MOST_DISTINCT, len(steps) // 2):
         return None
-    return DistinctSteps(steps[first], index.astype(np.int32))
+    # A table of few sizes, so that series of equal length share their compilations.
+    room = max(8, 1 << (len(first) - 1).bit_length()) - len(first)
+    return DistinctSteps(np.pad(steps[first], (0, room), mode="edge"), index.astype(np.int32))
 
 
 class Steps(eqx.Module):
