@@ -162,19 +162,32 @@ class _Search:
         return vector
 
     def evaluate(self, scaled: np.ndarray) -> Evaluation:
-        vector = self._vector(scaled)
-        if self.sites is None and not training.is_exact(self.model):
-            self.sites = training.first_sites(self.model, self.data)
-        (value, (sites, report)), gradient = training.objective_and_gradient(self.model, vector, self.data, self.sites)
-        if bool(jnp.isfinite(value)):
-            self.sites = sites
+        (value, (_, report)), gradient = self._converged(self._vector(scaled))
         return Evaluation(float(value), np.asarray(gradient) * self.scales, int(report.sweeps), int(report.repaired))
 
     def at(self, scaled: np.ndarray) -> tuple[Site | None, float, training.Report]:
         """Converged sites, the log likelihood and how it went at one point: no new compilation after `evaluate`."""
         vector = self._vector(scaled)
-        (value, (sites, report)), _ = training.objective_and_gradient(self.model, vector, self.data, self.sites)
+        (value, (sites, report)), _ = self._converged(vector)
         return sites, float(value) - float(log_prior(constrain(self.model, vector))), report
+
+    def _converged(self, vector: Array) -> tuple[tuple[Array, tuple[Site | None, training.Report]], Array]:
+        """The objective and its gradient, by way of the last sites that converged, or of fresh ones."""
+        start = self._first(vector) if self.sites is None else self.sites
+        found = training.objective_and_gradient(self.model, vector, self.data, start)
+        if self.sites is not None and _unconverged(found):
+            # What fits one set of hyperparameters may be a start that leads nowhere for the next.
+            again = training.objective_and_gradient(self.model, vector, self.data, self._first(vector))
+            if not _unconverged(again) or not bool(again[0][0] <= found[0][0]):
+                found = again
+        if not _unconverged(found):
+            self.sites = found[0][1][0]
+        return found
+
+    def _first(self, vector: Array) -> Site | None:
+        if training.is_exact(self.model):
+            return None
+        return training.first_sites(constrain(self.model, vector), self.data)
 
     def alternate(self, scaled: np.ndarray) -> Evaluation:
         if self.sites is None:
@@ -184,6 +197,11 @@ class _Search:
         if bool(jnp.isfinite(value)):
             self.sites = sites
         return Evaluation(float(value), np.asarray(gradient) * self.scales, 1, int(repaired))
+
+
+def _unconverged(found: tuple[tuple[Array, tuple[Site | None, training.Report]], Array]) -> bool:
+    (value, (_, report)), _ = found
+    return bool(report.unconverged) or not bool(jnp.isfinite(value))
 
 
 def _best_start(model: GP, data: Series, location: bool) -> GP:

@@ -68,3 +68,11 @@ def test_one_run_fits_and_scores():
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["sweeps"] == 2
     assert 0.5 < found["nlpd"] < 2.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fold", [1, 9])
+def test_sites_of_other_hyperparameters_do_not_spoil_a_fit_with_changing_noise(fold):
+    found = run(TASKS["motorcycle"], METHODS["full-CVI"], fold, "best")
+    assert found["converged"]
+    assert found["nlpd"] < 0.2
