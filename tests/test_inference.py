@@ -1,10 +1,9 @@
-"""Inference to convergence: dense algebra, standing identities, hard data, and sampling as the outside truth."""
+"""Inference to convergence: dense algebra, standing identities and hard data."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import gammaln, logsumexp
 
 from tests.likelihoods.registry import LIKELIHOODS, jit
 from tests.rules.registry import NO_FIXED_POINT, RULES, problem
@@ -60,11 +59,9 @@ def test_sites_and_marginals_are_those_of_dense_algebra(rule_name, name):
 @pytest.mark.parametrize(("rule_name", "name"), ALL, ids=lambda x: x)
 def test_every_rule_and_likelihood_agrees_with_dense_algebra(rule_name, name):
     rule, p, sites, value = check_against_dense(rule_name, name)
-    # The dense ELBO solves with the Gram matrix, which two equal times make singular.
-    jitter = 1e-9 * np.eye(p.times.size * p.likelihood.latents)
 
     def by_gram(kernel):
-        return dense.energy(rule, p.likelihood, dense.gram(kernel, jnp.asarray(p.times)) + jitter, p.data, sites)
+        return dense.energy(rule, p.likelihood, dense.gram(kernel, jnp.asarray(p.times)), p.data, sites)
 
     def by_chain(kernel):
         return energy(rule, p.likelihood, p.chain(kernel), p.data, sites)
@@ -75,7 +72,16 @@ def test_every_rule_and_likelihood_agrees_with_dense_algebra(rule_name, name):
     np.testing.assert_allclose(ours, value, rtol=1e-10)
     np.testing.assert_allclose(ours, theirs, rtol=1e-7)
     for a, b in zip(jax.tree.leaves(slope), jax.tree.leaves(dense_slope), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rule_name", "name"), NO_FIXED_POINT, ids=lambda x: x)
+def test_where_there_is_no_fixed_point_inference_says_so_and_stays_finite(rule_name, name):
+    p = problem(name)
+    found = jit(lambda: infer(RULES[rule_name], p.likelihood, p.chain(), p.data, max_sweeps=1000))()
+    assert not found.converged
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(found))
 
 
 def test_every_rule_is_exact_for_a_gaussian_likelihood_after_one_sweep():
@@ -198,50 +204,3 @@ def check_hard(name, rules, must_converge=True):
         found = jit(lambda rule=rule: infer(rule, likelihood, chain, observed(y)))()
         assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(found)), (name, rule)
         assert found.converged or not must_converge, (name, rule)
-
-
-# The outside truth.
-
-OUTSIDE = {
-    "bernoulli": (th.Bernoulli(), lambda f, rng: (rng.random(f.size) < 1 / (1 + np.exp(-f))).astype(float)),
-    "poisson": (th.Poisson(), lambda f, rng: rng.poisson(np.exp(f)).astype(float)),
-    "student-t": (th.StudentT(4.0, 0.5), lambda f, rng: f + 0.5 * rng.standard_t(4.0, f.size)),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OUTSIDE)
-def test_ep_agrees_with_importance_sampling(name):
-    likelihood, draw = OUTSIDE[name]
-    rng = np.random.default_rng(3)
-    t = np.sort(rng.uniform(0.0, 10.0, 20))
-    kernel = kn.Matern32(1.5, 2.0)
-    K = np.asarray(dense.gram(kernel, jnp.asarray(t)))
-    factor = np.linalg.cholesky(K + 1e-12 * np.eye(20))
-    data = observed(draw(factor @ rng.standard_normal(20), rng))
-    chain = prior_chain(kernel.sde(), jnp.asarray(t))
-    found = {
-        type(r).__name__: jit(lambda r=r: infer(r, likelihood, chain, data))() for r in (PowerEP(), CVI(), Laplace())
-    }
-    ep = found["PowerEP"]
-    mean, cov, _, _ = dense.joint(jnp.asarray(K), data, ep.sites)
-    # Draws from EP's own posterior, widened in the tails (a multivariate t), weighted to the truth.
-    df, draws = 10.0, 1_000_000
-    root = np.linalg.cholesky(np.asarray(cov) + 1e-12 * np.eye(20))
-    z = rng.standard_normal((draws, 20)) / np.sqrt(rng.chisquare(df, draws) / df)[:, None]
-    f = np.asarray(mean) + z @ root.T
-    log_p = np.asarray(jnp.sum(likelihood.log_prob(data.y, jnp.asarray(f)), axis=1))
-    whitened = np.linalg.solve(factor, f.T)
-    log_prior = -0.5 * np.sum(whitened**2, axis=0) - np.linalg.slogdet(factor)[1] - 10.0 * np.log(2 * np.pi)
-    constant = gammaln(0.5 * (df + 20)) - gammaln(0.5 * df) - 10.0 * np.log(df * np.pi) - np.linalg.slogdet(root)[1]
-    log_q = constant - 0.5 * (df + 20) * np.log1p(np.sum(z**2, axis=1) / df)
-    weights = log_p + log_prior - log_q
-    evidence = logsumexp(weights) - np.log(draws)
-    share = np.exp(weights - logsumexp(weights))
-    assert 1.0 / np.sum(share**2) > 1e4  # effective draws
-    truth = share @ f
-    sd = np.sqrt(share @ (f - truth) ** 2)
-    np.testing.assert_array_less(np.abs(ep.marginals.mean[:, 0] - truth) / sd, 0.05)
-    np.testing.assert_allclose(np.sqrt(ep.marginals.var[:, 0, 0]), sd, rtol=0.05)
-    for result in found.values():
-        np.testing.assert_allclose(result.energy, evidence, atol=0.5)

@@ -70,13 +70,14 @@ def energy(
 
 def elbo(rule: AbstractRule, likelihood: AbstractLikelihood, K: Array, data: Data, sites: Site) -> Array:
     """Σ E_q log p(y_n | f_n) − KL[q(f) ‖ p(f)]."""
-    mean, _, _, Lam = joint(K, data, sites)
+    mean, _, h, Lam = joint(K, data, sites)
     q = marginals(K, data, sites)
     terms = each_datum(lambda model, y, q: expected_log_prob(model, y, *q, rule.quadrature), likelihood, data, q)
     # log det cov − log det K = −log det (I + K Λ), which has no trouble with a Gram matrix that is nearly singular.
     log_ratio = -jnp.linalg.slogdet(jnp.eye(K.shape[0]) + K @ Lam)[1]
     trace = jnp.trace(jnp.linalg.solve(jnp.eye(K.shape[0]) + Lam @ K, jnp.eye(K.shape[0])))
-    divergence = 0.5 * (trace - K.shape[0] + mean @ jnp.linalg.solve(K, mean) - log_ratio)
+    # K⁻¹ mean = h − Λ mean, which holds for a singular K too, as two data at one time make it.
+    divergence = 0.5 * (trace - K.shape[0] + mean @ (h - Lam @ mean) - log_ratio)
     return jnp.sum(jnp.where(data.mask, terms, 0.0)) - divergence
 
 
@@ -109,11 +110,11 @@ def laplace_energy(rule: AbstractRule, likelihood: AbstractLikelihood, K: Array,
 
     Away from the mode f̂ the parabola's own maximum takes its place in the first two terms.
     """
-    mean, _, _, Lam = joint(K, data, sites)
+    mean, _, h, Lam = joint(K, data, sites)
     f = mean.reshape(sites.shift.shape)
     terms = each_datum(lambda model, y, f: log_prob(model, y, f), likelihood, data, f)
     log_det = jnp.linalg.slogdet(jnp.eye(K.shape[0]) + K @ Lam)[1]
-    return jnp.sum(jnp.where(data.mask, terms, 0.0)) - 0.5 * mean @ jnp.linalg.solve(K, mean) - 0.5 * log_det
+    return jnp.sum(jnp.where(data.mask, terms, 0.0)) - 0.5 * mean @ (h - Lam @ mean) - 0.5 * log_det
 
 
 ENERGIES = {"elbo": elbo, "power_ep": power_ep_energy, "laplace": laplace_energy}

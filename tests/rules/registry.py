@@ -21,7 +21,7 @@ RULES = {
 }
 
 # The kink of |y - f| has no curvature: Newton's method has no parabola to use, and moves on for ever.
-NO_FIXED_POINT = {("laplace", "laplace")}
+NO_FIXED_POINT = [("laplace", "laplace")]
 
 _KERNELS = (th.Matern32(1.2, 2.0), th.Matern12(0.8, 1.5), th.Matern32(0.6, 3.0), th.Matern12(0.5, 2.0))
 

@@ -1,0 +1,1 @@
+"""A package, so that `tests` means this folder whatever else is installed."""
