@@ -40,7 +40,7 @@ ROOMS = (
     "model",
 )
 # Leaves may import any room, and nothing imports them.
-LEAVES = ("data", "dense", "dense_sites", "plot", "report", "cli", "sklearn", "demo", "spatial")
+LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli", "sklearn", "demo", "spatial")
 # But for these, inside a function: the library behind them is loaded when it is used.
 LAZY = {"fit": {"plot", "report"}}
 # The demonstration is a user's program: it may use everything.
