@@ -8,32 +8,31 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thiele.bridges import Bridges, bridges
 from thiele.chain import Chain, posterior
 from thiele.energies import Data, converged_energy, energy, information
 from thiele.inference import Inferred, infer, initial_sites, sweep
 from thiele.likelihoods import AbstractLikelihood, Shifted
-from thiele.posterior import ChainPosterior, InducedPosterior
+from thiele.posterior import ChainPosterior, InducedPosterior, induced
 from thiele.rules import AbstractRule, Site
 from thiele.series import Series
 from thiele.steps import prior_chain
-from thiele.tied import Tied
+from thiele.tied import Induced, Tied
 
 
 class Setting(NamedTuple):
     """What rules and energies work on: the likelihood of a latent function of mean zero, its chain, the data."""
 
     likelihood: AbstractLikelihood
-    chain: Chain | Bridges
+    chain: Chain | Induced
     data: Data | Tied
 
 
 def setting(model: Any, data: Series | Tied) -> Setting:
     """Put a model and its data together: a chain on their own times, or on the model's inducing times."""
-    likelihood, sde = Shifted(model.likelihood, model.mean.value), model.kernel.sde()
+    likelihood = Shifted(model.likelihood, model.mean.value)
     if isinstance(data, Tied):
-        return Setting(likelihood, bridges(sde, model.inducing.times), data)
-    chain = prior_chain(sde, jnp.asarray(data.time), data.repeated)
+        return Setting(likelihood, induced(model.kernel, model.inducing.times, model.inducing.of), data)
+    chain = prior_chain(model.kernel.sde(), jnp.asarray(data.time), data.repeated)
     return Setting(likelihood, chain, Data(data.y, data.observed, data.covariates))
 
 
@@ -67,6 +66,6 @@ def condition(model: Any, data: Series | Tied, sites: Site) -> ChainPosterior | 
     """The posterior that the sites make."""
     at = setting(model, data)
     if isinstance(data, Tied):
-        return InducedPosterior(at.chain.z, data.smooth(at.chain, sites)[0], sites)
+        return InducedPosterior(at.chain.z, data.smooth(at.chain, sites)[0], sites, model.inducing.of)
     info = information(at.chain, sites, at.data.mask)
     return ChainPosterior(jnp.asarray(data.time), posterior(at.chain, info)[0], info._replace(H=None))

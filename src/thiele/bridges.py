@@ -1,14 +1,7 @@
-r"""The latent function between two states: what the neighbours of a time say about it (paper, section 3 and A.2).
+r"""Inducing states: a chain on a few times, with one Gaussian site for each segment between them (paper, appendix B).
 
-Times z_1 < … < z_M cut the line into M + 1 segments: before z_1, between neighbours, after z_M. Over segment m the
-state moves by u' = A u + L e, with white noise e ~ N(0, I) and L L' = Q. At a time x inside it
-
-    f(x) = W (u, e) + N(0, ν),    W = (H A_x, k),    k = L⁻¹ A_back Q_x H',    ν = H Q_x H' − k·k,
-
-where A_x, Q_x belong to the step from z_m to x and A_back to the step from x to z_{m+1}. In terms of (u, e) nothing is
-inverted but the triangle L, row by row: it holds when x sits on an inducing time, and when two of them nearly coincide.
-
-Before z_1 there is no u: the prior of u_1 is the noise, Q = P(z_1). After z_M there is no e.
+A site is about w = (u, e): the state at the start of the segment and the white noise that drives it to the next. The
+noise is integrated out of every site at once; what is left is an ordinary chain on the states.
 """
 
 from __future__ import annotations
@@ -17,11 +10,33 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from thiele.chain import Chain, Information, Move, Posterior, Tabulated, log_normaliser, posterior, sample
+from thiele.chain.matrices import dense
 from thiele.chain.square_root import semidefinite_root
+from thiele.rules.cavity import Marginal, Site
 from thiele.sde import SDE
-from thiele.tables import Table, as_array, as_table
+from thiele.tables import as_array, as_table
+from thiele.weights import forward_substitution, weights
+
+
+class Projection(NamedTuple):
+    """The latent values of some tiles as linear functions of their segments: f = W w + N(0, ν)."""
+
+    W: Float[Array, "tiles L 2d width"]
+    nu: Float[Array, "tiles L width"]
+
+    def marginals(self, of_segment: Marginal) -> Marginal:
+        """N(W μ, W Σ W' + ν) of every datum, (tiles, width, L) and (tiles, width, L, L)."""
+        mean = jnp.einsum("kldt,kd->ktl", self.W, of_segment.mean)
+        var = jnp.einsum("kldt,kmdt->ktlm", self.W, jnp.einsum("kde,klet->kldt", of_segment.var, self.W))
+        return Marginal(mean, var + self.spread())
+
+    def spread(self) -> Float[Array, "tiles width L L"]:
+        """ν as matrices."""
+        return jnp.einsum("klt,lm->ktlm", self.nu, jnp.eye(self.nu.shape[1], dtype=self.nu.dtype))
 
 
 class Bridges(NamedTuple):
@@ -31,6 +46,53 @@ class Bridges(NamedTuple):
     z: Float[Array, " M"]
     A: tuple[Float[Array, "count dim dim S"], ...]
     L: tuple[Float[Array, "count dim dim S"], ...]
+
+    @property
+    def segments(self) -> int:
+        """How many sites there are."""
+        return self.z.shape[0] + 1
+
+    @property
+    def dim(self) -> int:
+        """The dimension of what a site is about, w = (u, e)."""
+        return 2 * self.sde.dim
+
+    def segment_of(self, x: Float[Array, "*times"]) -> Int[Array, "*times"]:
+        """The segment that each time lies in."""
+        return jnp.searchsorted(self.z, x, side="right")
+
+    def inside(self, segment: Int[Array, "*tiles"]) -> Float[Array, "*tiles"]:
+        """Some time of each segment."""
+        return self.z[jnp.minimum(segment, self.z.shape[0] - 1)]
+
+    def project(self, segment: Int[Array, " tiles"], x: Float[Array, "tiles width"]) -> Projection:
+        """W and ν at times `x`, of which each row lies in one segment."""
+        w, nu = weights(self.sde, self.z, self.L, segment, x)
+        return Projection(jnp.asarray(self.owner, w.dtype)[None, :, :, None] * w[:, None], nu)
+
+    def smooth(self, sites: Site) -> tuple[Marginal, Float[Array, ""]]:
+        """q(w) of every segment, and log Z."""
+        absorbed = absorb(self, sites)
+        found, log_z = posterior(absorbed.chain, absorbed.information)
+        return segment_marginals(self, absorbed, found), log_z + absorbed.log
+
+    def log_normaliser(self, sites: Site) -> Float[Array, ""]:
+        """log Z alone."""
+        absorbed = absorb(self, sites)
+        return log_normaliser(absorbed.chain, absorbed.information) + absorbed.log
+
+    def draw(self, sites: Site, key: PRNGKeyArray, count: int) -> Float[Array, "count S 2d"]:
+        """Joint draws of w from q."""
+        absorbed = absorb(self, sites)
+        return self.whitened(sample(absorbed.chain, absorbed.information, key, count))
+
+    def whitened(self, states: Float[Array, "count d M"]) -> Float[Array, "count S 2d"]:
+        """w = (u, e) of every segment, from the states: e = L⁻¹ (u' − A u)."""
+        nothing = jnp.zeros_like(states[..., :1])
+        before, after = jnp.concatenate([nothing, states], axis=-1), jnp.concatenate([states, nothing], axis=-1)
+        noise = after - jnp.einsum("ijs,cjs->cis", dense(self.A), before)
+        e = forward_substitution(as_table(dense(self.L)[None]), [noise[:, i] for i in range(noise.shape[1])])
+        return jnp.moveaxis(jnp.concatenate([before, jnp.stack(e, axis=1)], axis=1), 1, 2)
 
     @property
     def owner(self) -> np.ndarray:
@@ -55,67 +117,76 @@ def bridges(sde: SDE, z: Float[Array, " M"]) -> Bridges:
     return Bridges(sde, z, tuple(A), tuple(L))
 
 
-class Weights(NamedTuple):
-    """f = W (u, e) + N(0, ν). Each entry of (u, e) bears on one latent function: `w` holds the one nonzero of its
-    column of W.
+class Absorbed(NamedTuple):
+    """A chain on the inducing states alone, with what the sites say about them, and the noise given the state.
+
+    Within a segment e | u ~ N(g − G u, C), from the site and the prior.
     """
 
-    w: Float[Array, "tiles 2d width"]
-    nu: Float[Array, "tiles latents width"]
+    chain: Chain
+    information: Information
+    log: Float[Array, ""]
+    C: Float[Array, "S d d"]
+    G: Float[Array, "S d d"]
+    g: Float[Array, "S d"]
 
 
-def weights(at: Bridges, segment: Int[Array, " tiles"], x: Float[Array, "tiles width"]) -> Weights:
-    """W and ν at times `x`, of which each row lies in one segment."""
-    M = at.z.shape[0]
-    first, last = segment[:, None] == 0, segment[:, None] == M
-    # Where a neighbour is missing, the step to it has length zero, to be finite in both branches.
-    start = jnp.where(first, x, at.z[jnp.maximum(segment - 1, 0)][:, None])
-    end = jnp.where(last, x, at.z[jnp.minimum(segment, M - 1)][:, None])
-    ahead = at.sde.transition(start, x - start)
-    back = at.sde.transition(x, end - x)
-    prior = at.sde.covariance(x)
-    of_state, of_noise, spread = [], [], []
-    for i, block in enumerate(at.sde.blocks):
-        (A, Q), (A_back, _), seen = ahead[i], back[i], block.observed
-        q = [jnp.where(first, _entry(P, x), _entry(N, x)) for P, N in zip(prior[i][seen], Q[seen], strict=True)]
-        c = [_dot(row, q) for row in A_back]
-        k = _solve(as_table(at.L[i][..., segment]), [jnp.where(last, 0.0, entry) for entry in c])
-        of_state.append([jnp.where(first, 0.0, _entry(entry, x)) for entry in A[seen]])
-        of_noise.append(k)
-        spread.append(jnp.maximum(jnp.sum(q[seen] - sum(entry**2 for entry in k), axis=0), 0.0))
-    w = jnp.concatenate([_rows(entries, x) for entries in (*of_state, *of_noise)], axis=1)
-    return Weights(w, _by_latent(at.sde, spread))
+def absorb(at: Bridges, sites: Site) -> Absorbed:
+    r"""Integrate the noise of every segment out of its site.
+
+        C = (I + J_ee)⁻¹    G = C J_eu    g = C h_e
+        u' = (A − L G) u + L g + N(0, L C L')        information on u:  J_uu − J_ue G,  h_u − J_ue g
+
+    Neither Q nor the site is inverted. Segment 0 makes the prior of the first state; the last has no noise.
+    """
+    d = at.sde.dim
+    A, L = (jnp.moveaxis(dense(x), -1, 0) for x in (at.A, at.L))
+    J, h = sites.precision, sites.shift[..., None]
+    J_uu, J_ue, J_ee, h_u, h_e = J[:, :d, :d], J[:, :d, d:], J[:, d:, d:], h[:, :d], h[:, d:]
+    root = jnp.linalg.cholesky(jnp.eye(d, dtype=J.dtype) + J_ee)
+    half = lax.linalg.triangular_solve(
+        root,
+        jnp.concatenate([jnp.broadcast_to(jnp.eye(d, dtype=J.dtype), J_ee.shape), _turned(J_ue), h_e], axis=-1),
+        left_side=True,
+        lower=True,
+    )
+    half_eye, half_J, half_h = half[..., :d], half[..., d : 2 * d], half[..., 2 * d :]
+    C, G, g = (_turned(half_eye) @ x for x in (half_eye, half_J, half_h))
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1)))
+    log = 0.5 * (jnp.sum(half_h**2) - log_det)
+
+    Lg, LC = (L @ g)[..., 0], L @ _turned(half_eye)
+    Q = LC @ _turned(LC)
+    precision = J_uu - _turned(half_J) @ half_J
+    shift = (h_u - _turned(half_J) @ half_h)[..., 0]
+    trailing = lambda x: jnp.moveaxis(x, 0, -1)  # noqa: E731
+    move = Move((trailing((A - L @ G)[1:-1])[None],), (trailing(Q[1:-1])[None],), trailing(Lg[1:-1]))
+    chain = Chain(Lg[0], (Q[0][None],), Tabulated(), move)
+    return Absorbed(chain, Information(trailing(precision[1:]), trailing(shift[1:])), log, C, G, g[..., 0])
 
 
-def _entry(entry: Array | None, x: Array) -> Array:
-    return jnp.zeros((1, *x.shape), x.dtype) if entry is None else entry
+def segment_marginals(at: Bridges, absorbed: Absorbed, found: Posterior) -> Marginal:
+    """q(w) of every segment, (S, 2d) and (S, 2d, 2d), from the posterior of the inducing states."""
+    A, L = (jnp.moveaxis(dense(x), -1, 0) for x in (at.A, at.L))
+    leading = lambda x: jnp.moveaxis(x, -1, 0)  # noqa: E731
+    nothing = jnp.zeros_like(absorbed.g[:1])
+    m = jnp.concatenate([nothing, leading(found.m)])
+    P = jnp.concatenate([jnp.zeros_like(absorbed.C[:1]), leading(found.P)])
+    r = jnp.concatenate([found.r0[None], leading(found.r)])
+    N = jnp.concatenate([found.N0[None], leading(found.N)])
+    # Before the later information: u as filtered, e given u.
+    G, g, C = absorbed.G, absorbed.g, absorbed.C
+    GP = G @ P
+    mean = jnp.concatenate([m, g - jnp.einsum("sij,sj->si", G, m)], axis=-1)
+    cov = jnp.concatenate(
+        [jnp.concatenate([P, -_turned(GP)], axis=-1), jnp.concatenate([-GP, C + GP @ _turned(G)], axis=-1)], axis=-2
+    )
+    # (r, N) bear on the prediction of the next state, A u + L e.
+    to_next = jnp.concatenate([A, L], axis=-1) @ cov
+    mean = mean + jnp.einsum("sij,si->sj", to_next, r)
+    cov = cov - _turned(to_next) @ N @ to_next
+    return Marginal(mean, 0.5 * (cov + _turned(cov)))
 
 
-def _dot(row: tuple[Array | None, ...], column: list[Array]) -> Array:
-    return sum((a * b for a, b in zip(row, column, strict=True) if a is not None), jnp.zeros_like(column[0]))
-
-
-def _solve(L: Table, c: list[Array]) -> list[Array]:
-    """L⁻¹ c by forward substitution; a direction without noise gets zero."""
-    k: list[Array] = []
-    for row, target in zip(L, c, strict=True):
-        entries = [entry[..., None] for entry in row]
-        pivot = entries[len(k)]
-        rest = target - sum(a * b for a, b in zip(entries, k, strict=False))
-        k.append(jnp.where(pivot > 0.0, rest / jnp.where(pivot > 0.0, pivot, 1.0), 0.0))
-    return k
-
-
-def _rows(entries: list[Array], x: Array) -> Float[Array, "tiles rows width"]:
-    """Entries (count, tiles, width) of `count` blocks as rows of the state, block after block."""
-    count = max(entry.shape[0] for entry in entries)
-    stacked = jnp.stack([jnp.broadcast_to(entry, (count, *x.shape)) for entry in entries], axis=1)
-    return jnp.moveaxis(stacked.reshape(count * len(entries), *x.shape), 0, 1)
-
-
-def _by_latent(sde: SDE, spread: list[Array]) -> Float[Array, "tiles latents width"]:
-    found, start = [], 0
-    for blocks in sde.outputs:
-        found.append(sum(spread[start : start + len(blocks)]))
-        start += len(blocks)
-    return jnp.stack(found, axis=1)
+def _turned(X: Array) -> Array:
+    return jnp.swapaxes(X, -1, -2)

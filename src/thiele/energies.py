@@ -96,6 +96,16 @@ class Data(NamedTuple):
         )
         return Visit(jnp.sum(terms), jnp.sum(jnp.abs(terms)), kept, jnp.sum(repaired & self.mask))
 
+    def leave_one_out(
+        self, rule: AbstractRule, likelihood: AbstractLikelihood, chain: Chain, marginals: Marginal, sites: Site
+    ) -> Float[Array, " n"]:
+        """log p(y_n | the others), one for each datum, from q without the datum's site."""
+
+        def one(model: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Array:
+            return log_expected_power(model, y, *cavity(q, site, 1.0).marginal, 1.0, rule.quadrature)
+
+        return each_datum(one, likelihood, self, marginals, sites)
+
     def log_joint(
         self, likelihood: AbstractLikelihood, chain: Chain, marginals: Marginal, sites: Site
     ) -> Float[Array, ""]:

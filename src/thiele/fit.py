@@ -98,7 +98,7 @@ class Fit:
             times = self.clock.numbers(t_new, "t_new")
         extra = covariate_arrays(covariates, len(times))
         self.model.likelihood.at(**extra)
-        found = self.posterior.latent(self.model.kernel.sde(), _padded(times))
+        found = self.posterior.latent(self.model.kernel, _padded(times))
         mean = found.mean + jnp.reshape(self.model.mean.value, (-1, 1))
         n = len(times)
         return Prediction.of(mean[..., :n], found.var[..., :n], self.model.likelihood, extra)
@@ -119,7 +119,7 @@ class Fit:
             raise ValueError(f"`n` must be an integer of at least 1, got {n!r}")
         new = self.clock.numbers(t_new, "t_new")
         key = jax.random.key(key) if isinstance(key, (int, np.integer)) else key
-        draws = self.posterior.draw(self.model.kernel.sde(), jnp.asarray(new), key, n)
+        draws = self.posterior.draw(self.model.kernel, jnp.asarray(new), key, n)
         draws = draws + jnp.reshape(self.model.mean.value, (-1, 1))
         return np.asarray(draws[:, 0] if draws.shape[1] == 1 else jnp.moveaxis(draws, 1, 2))
 

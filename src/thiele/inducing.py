@@ -16,23 +16,29 @@ from thiele.tied import Tied
 DATA_AT_ONCE = 16_384
 
 
+Kind = Literal["states", "values"]
+
+
 class Places(Parametric):
-    """Inducing times, in the units of the data's clock."""
+    """Inducing times, in the units of the data's clock, and what is induced there."""
 
     times: Array = increasing()
+    of: Kind = eqx.field(static=True, default="states", kw_only=True)
 
 
 class Inducing(eqx.Module):
     """Which inducing times a model is to have: `count` of them, or those that are given as `times`.
 
     `at` is "even" (from the first observation to the last) or "quantiles" (as many observations between any two
-    neighbours). With `learn=True` the times are learnt with the hyperparameters, from there on.
+    neighbours). With `learn=True` the times are learnt with the hyperparameters, from there on. `of="values"` takes the
+    values of f there in place of its whole state, with dense algebra: the sparse GP of the textbooks, a baseline.
     """
 
     count: int | None = eqx.field(static=True, default=None)
     at: Literal["even", "quantiles"] = eqx.field(static=True, default="even", kw_only=True)
     times: tuple | None = eqx.field(static=True, default=None, kw_only=True)
     learn: bool = eqx.field(static=True, default=False, kw_only=True)
+    of: Kind = eqx.field(static=True, default="states", kw_only=True)
 
     def __check_init__(self) -> None:
         if (self.count is None) == (self.times is None):
@@ -43,6 +49,8 @@ class Inducing(eqx.Module):
             raise ValueError(f"`count` of Inducing must be at least 1, got {self.count}")
         if self.at not in ("even", "quantiles"):
             raise ValueError(f'`at` of Inducing must be "even" or "quantiles", got {self.at!r}')
+        if self.of not in ("states", "values"):
+            raise ValueError(f'`of` of Inducing must be "states" or "values", got {self.of!r}')
 
     def place(self, series: Series, clock: Clock) -> Places:
         """The times for these data; those that coincide are one."""
@@ -53,7 +61,7 @@ class Inducing(eqx.Module):
             shares = np.linspace(0.0, 1.0, self.count)
             even = seen[0] + shares * (seen[-1] - seen[0])
             times = np.unique(even if self.at == "even" else np.quantile(seen, shares))
-        return Places(param(times) if self.learn else fixed(times))
+        return Places(param(times) if self.learn else fixed(times), of=self.of)
 
 
 def as_inducing(given: Any) -> Inducing | Places | None:
@@ -69,13 +77,14 @@ def as_inducing(given: Any) -> Inducing | Places | None:
     return Inducing(times=tuple(np.asarray(given)))
 
 
-def tie(series: Series, z: Float[np.ndarray, " M"]) -> Tied:
-    """The data in tiles, each inside one of the segments [z_m, z_{m+1})."""
+def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states") -> Tied:
+    """The data in tiles, each inside one of the segments [z_m, z_{m+1}); inducing values make one segment of all."""
     time = np.asarray(series.time)
-    edges = np.concatenate([[0], np.searchsorted(time, z, side="left"), [len(time)]])
+    cuts = np.searchsorted(time, z, side="left") if of == "states" else np.zeros(0, int)
+    edges = np.concatenate([[0], cuts, [len(time)]])
     inside = np.diff(edges)
     # Half of the typical number in a segment: few places of a tile are empty, few tiles make a segment.
-    width = max(1, 1 << (int(len(time) / (2 * len(z))).bit_length() - 1 if len(time) >= 2 * len(z) else 0))
+    width = min(1 << max(0, (len(time) // (2 * len(inside))).bit_length() - 1), DATA_AT_ONCE)
     tiles = -(-inside // width)
     segment = np.repeat(np.arange(len(inside)), tiles)
     first = np.repeat(np.cumsum(tiles) - tiles, tiles)
@@ -92,7 +101,7 @@ def tie(series: Series, z: Float[np.ndarray, " M"]) -> Tied:
         y=series.y,
         mask=series.observed,
         covariates=series.covariates,
-        segment=cut(segment, len(z)),
+        segment=cut(segment, len(inside) - 1),
         start=cut(start, 0),
         length=cut(length, 0),
         tied=tied,

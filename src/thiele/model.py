@@ -141,7 +141,7 @@ class GP(Parametric):
 
 def _tied(model: GP, data: Series) -> Series | Tied:
     """The data as the model's sites take them: each by itself, or by the segments between inducing times."""
-    return data if model.inducing is None else tie(data, np.asarray(model.inducing.times))
+    return data if model.inducing is None else tie(data, np.asarray(model.inducing.times), model.inducing.of)
 
 
 class _Search:

@@ -1,8 +1,8 @@
 r"""What a model knows about its latent function once it has seen data: moments and joint draws at any time.
 
 From a chain on the data's own times: between states i and i + 1 the prediction N(m, P) is filtered state i moved
-forward to t; the later information (r, N) is carried back from state i + 1 to t; then
-f(t) ~ N(H (m + P r), H (P − P N P) Hᵀ). Before the first state N(m, P) is the prior; after the last there is nothing to carry back.
+forward to t; the later information (r, N) is carried back from state i + 1 to t; then f(t) has the moments H (m + P r)
+and H (P − P N P) Hᵀ. Before the first state N(m, P) is the prior; after the last there is nothing to carry back.
 
 From inducing states: f(t) = W w + N(0, ν) with the state and the noise w of the segment that t lies in.
 """
@@ -10,21 +10,23 @@ From inducing states: f(t) = W w + N(0, ν) with the state and the noise w of th
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from thiele.bridges import bridges
-from thiele.chain import Information, Posterior, sample
+from thiele.chain import Information, Posterior, sample, sample_prior
 from thiele.chain.matrices import dense
 from thiele.chain.smoothing import Outputs
+from thiele.kernels import AbstractKernel
 from thiele.rules import Marginal, Site
 from thiele.sde import SDE
 from thiele.steps import Steps, prior_chain
-from thiele.tied import absorb, project
+from thiele.tied import Induced
+from thiele.values import values
 
 # New times are handled this many entries of a covariance at a time, so that memory does not grow with their number.
 ENTRIES_AT_ONCE = 2**21
@@ -39,13 +41,17 @@ class ChainPosterior(eqx.Module):
     """Without its emission matrix, which is a constant of the kernel."""
 
     @jax.jit
-    def latent(self, sde: SDE, t_new: Float[Array, " q"]) -> Outputs:
+    def latent(self, kernel: AbstractKernel, t_new: Float[Array, " q"]) -> Outputs:
         """Marginals of f at `t_new`, in any order."""
-        return _in_pieces(lambda t: _predict_piece(sde, self.states, self.times, t), sde, t_new)
+        sde = kernel.sde()
+        return _in_pieces(lambda t: _predict_piece(sde, self.states, self.times, t), sde.dim, t_new)
 
     @eqx.filter_jit
-    def draw(self, sde: SDE, t_new: Float[Array, " q"], key: PRNGKeyArray, count: int) -> Float[Array, "count l q"]:
+    def draw(
+        self, kernel: AbstractKernel, t_new: Float[Array, " q"], key: PRNGKeyArray, count: int
+    ) -> Float[Array, "count l q"]:
         """Joint draws, on the union of the data's times and the new ones, where the latter carry no information."""
+        sde = kernel.sde()
         both, n = jnp.concatenate([self.times, t_new]), self.times.shape[0]
         order = jnp.argsort(both, stable=True)
 
@@ -60,65 +66,50 @@ class ChainPosterior(eqx.Module):
 
 
 class InducedPosterior(eqx.Module):
-    """The posterior of inducing states: q(w) of every segment, and the sites that made it."""
+    """The posterior of inducing states or values: q(w) of every segment, and the sites that made it."""
 
     z: Float[Array, " M"]
     segments: Marginal
     sites: Site
+    of: Literal["states", "values"] = eqx.field(static=True)
 
     @jax.jit
-    def latent(self, sde: SDE, t_new: Float[Array, " q"]) -> Outputs:
+    def latent(self, kernel: AbstractKernel, t_new: Float[Array, " q"]) -> Outputs:
         """Marginals of f at `t_new`, in any order."""
-        at = bridges(sde, self.z)
+        at = induced(kernel, self.z, self.of)
 
         def piece(t: Array) -> Outputs:
-            segment = jnp.searchsorted(self.z, t, side="right")
+            segment = at.segment_of(t)
             here = jax.tree.map(lambda x: x[segment], self.segments)
-            mean, var = project(at, segment, t[:, None]).marginals(here)
+            mean, var = at.project(segment, t[:, None]).marginals(here)
             return Outputs(mean[:, 0].T, jnp.moveaxis(var[:, 0], 0, -1))
 
-        return _in_pieces(piece, sde, t_new)
+        return _in_pieces(piece, at.dim, t_new)
 
     @eqx.filter_jit
-    def draw(self, sde: SDE, t_new: Float[Array, " q"], key: PRNGKeyArray, count: int) -> Float[Array, "count l q"]:
-        """Joint draws: inducing states from q, and a draw of the prior bent so that it passes through them."""
-        of_states, of_prior = jax.random.split(key)
-        at, M = bridges(sde, self.z), self.z.shape[0]
-        absorbed = absorb(at, self.sites)
-        states = sample(absorbed.chain, absorbed.information, of_states, count)
+    def draw(
+        self, kernel: AbstractKernel, t_new: Float[Array, " q"], key: PRNGKeyArray, count: int
+    ) -> Float[Array, "count l q"]:
+        """Joint draws: f* + W (w − w*), a draw of the prior bent so that it passes through a draw of q."""
+        of_q, of_prior = jax.random.split(key)
+        at, sde, M = induced(kernel, self.z, self.of), kernel.sde(), self.z.shape[0]
         both = jnp.concatenate([self.z, t_new])
         order = jnp.argsort(both, stable=True)
-        prior = sample(prior_chain(sde, both[order]), _nothing(sde, both), of_prior, count)
-        back = jnp.argsort(order)
-        start, free = prior[..., back[:M]], prior[..., back[M:]]
-        # f = f* + W (w − w*), where w − w* follows from the differences of the states at both ends.
-        gap = states - start
-        A, L = dense(at.A), dense(at.L)
-        ends = jnp.concatenate([jnp.zeros_like(gap[..., :1]), gap], axis=-1)
-        noise = jnp.concatenate([gap, jnp.zeros_like(gap[..., :1])], axis=-1) - jnp.einsum("ijm,cjm->cim", A, ends)
-        w = jnp.concatenate([ends, _lower_solve(L, noise)], axis=1)
-        segment = jnp.searchsorted(self.z, t_new, side="right")
-        W = project(at, segment, t_new[:, None]).W[..., 0]
-        f = jnp.einsum("li,ciq->clq", jnp.asarray(sde.H), free)
-        return f + jnp.einsum("qld,cdq->clq", W, w[..., segment])
+        prior = sample_prior(prior_chain(sde, both[order]), of_prior, count)[..., jnp.argsort(order)]
+        gap = at.draw(self.sites, of_q, count) - at.whitened(prior[..., :M])
+        segment = at.segment_of(t_new)
+        W = at.project(segment, t_new[:, None]).W[..., 0]
+        f = jnp.einsum("li,ciq->clq", jnp.asarray(sde.H), prior[..., M:])
+        return f + jnp.einsum("qld,cqd->clq", W, gap[:, segment])
 
 
-def _nothing(sde: SDE, times: Array) -> Information:
-    latents, n = sde.latents, times.shape[0]
-    return Information(jnp.zeros((latents, latents, n)), jnp.zeros((latents, n)), H=np.asarray(sde.H))
+def induced(kernel: AbstractKernel, z: Float[Array, " M"], of: Literal["states", "values"]) -> Induced:
+    """Inducing states or values at sorted times."""
+    return bridges(kernel.sde(), z) if of == "states" else values(kernel, z)
 
 
-def _lower_solve(L: Float[Array, "d d M"], x: Float[Array, "count d M"]) -> Float[Array, "count d M"]:
-    """L⁻¹ x by forward substitution; a direction without noise gets zero."""
-    rows: list[Array] = []
-    for i in range(L.shape[0]):
-        rest = x[:, i] - sum(L[i, j] * rows[j] for j in range(i))
-        rows.append(jnp.where(L[i, i] > 0.0, rest / jnp.where(L[i, i] > 0.0, L[i, i], 1.0), 0.0))
-    return jnp.stack(rows, axis=1)
-
-
-def _in_pieces(predict: Callable[[Array], Outputs], sde: SDE, t_new: Float[Array, " q"]) -> Outputs:
-    size = max(1, min(t_new.shape[0], ENTRIES_AT_ONCE // sde.dim**2))
+def _in_pieces(predict: Callable[[Array], Outputs], dim: int, t_new: Float[Array, " q"]) -> Outputs:
+    size = max(1, min(t_new.shape[0], ENTRIES_AT_ONCE // dim**2))
     pieces = -(-t_new.shape[0] // size)
     padded = jnp.pad(t_new, (0, pieces * size - t_new.shape[0]), mode="edge").reshape(pieces, size)
     mean, var = jax.lax.map(predict, padded)

@@ -122,3 +122,22 @@ def condition(
     chain, info, constant = exact.chain_and_information(model.kernel, model.likelihood, model.mean.value, data)
     states, log = posterior(chain, info)
     return ChainPosterior(jnp.asarray(data.time), states, info._replace(H=None)), log + constant
+
+
+@eqx.filter_jit
+def leave_one_out(model: Any, data: Series | Tied, sites: Site | None) -> Float[Array, " n"]:
+    """log p(y_n | the others) for each datum in the order of time, without a refit."""
+    at = setting(model, data)
+    if sites is None:
+        precision = jnp.broadcast_to(1.0 / model.likelihood.variance, data.y.shape)[:, None]
+        sites = Site(precision * (data.y - model.mean.value)[:, None], precision[..., None])
+    marginals, _ = at.data.smooth(at.chain, sites)
+    return at.data.leave_one_out(model.rule, at.likelihood, at.chain, marginals, sites)
+
+
+@eqx.filter_jit
+def slack(model: Any, data: Tied, sites: Site) -> Float[Array, ""]:
+    """About how many nats of log p(y) the inducing states lose."""
+    at = setting(model, data)
+    marginals, _ = data.smooth(at.chain, sites)
+    return data.slack(model.rule, at.likelihood, at.chain, marginals, sites)

@@ -31,6 +31,10 @@ class AbstractKernel(Parametric):
     def outputs(self) -> tuple[tuple[AbstractBlock, ...], ...]:
         """For each latent function, the blocks of the SDE that add up to it."""
 
+    @abstractmethod
+    def parts(self) -> tuple[AbstractScalarKernel, ...]:
+        """The independent summands of all latent functions, in the order of the state."""
+
     @double_precision
     def __call__(self, t: ArrayLike, s: ArrayLike) -> Float[Array, "..."]:
         """k(t, s), with broadcasting: `kernel(t[:, None], t[None, :])` is the Gram matrix."""
@@ -70,6 +74,9 @@ class AbstractScalarKernel(AbstractKernel):
 
     def outputs(self) -> tuple[tuple[AbstractBlock, ...], ...]:
         return (self.blocks(),)
+
+    def parts(self) -> tuple[AbstractScalarKernel, ...]:
+        return self.terms if isinstance(self, Sum) else (self,)
 
     @abstractmethod
     def blocks(self) -> tuple[AbstractBlock, ...]:

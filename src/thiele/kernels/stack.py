@@ -24,6 +24,9 @@ class Stacked(AbstractKernel):
     def outputs(self) -> tuple[tuple[AbstractBlock, ...], ...]:
         return tuple(kernel.blocks() for kernel in self.kernels)
 
+    def parts(self) -> tuple[AbstractScalarKernel, ...]:
+        return tuple(part for kernel in self.kernels for part in kernel.parts())
+
 
 def Stack(*kernels: AbstractKernel) -> Stacked:  # noqa: N802 - reads as the other kernels do
     """Several independent latent functions, for likelihoods that need them: `Stack(Matern32(), Matern52())`.

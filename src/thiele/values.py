@@ -1,0 +1,104 @@
+r"""Inducing values: f at a few times, with dense algebra and any kernel (paper, section 2.2: sparse VI).
+
+The baseline of the paper. All data share one site, on the white noise w ~ N(0, I) that makes the values u = L w,
+L L' = K(z, z):
+
+    f(x) = W w + N(0, ν),    W = k(x, z) L'⁻¹,    ν = k(x, x) − W W'.
+
+It costs O(M³) and a pass over the data of O(N M²), and knows nothing of derivatives. Methods are those of `Bridges`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from thiele.bridges import Projection
+from thiele.kernels import AbstractKernel
+from thiele.rules.cavity import Marginal, Site
+
+# Relative to the prior variance, on the diagonal of K: a smooth kernel makes it singular to rounding.
+JITTER = 1e-10
+
+
+class Values(NamedTuple):
+    """Inducing values at times z of every latent function, with the roots of their covariances."""
+
+    kernel: AbstractKernel
+    z: Float[Array, " M"]
+    L: Float[Array, "latents M M"]
+
+    @property
+    def segments(self) -> int:
+        """One site for all data."""
+        return 1
+
+    @property
+    def dim(self) -> int:
+        """The number of inducing values, those of all latent functions together."""
+        return self.L.shape[0] * self.L.shape[1]
+
+    def segment_of(self, x: Float[Array, "*times"]) -> Int[Array, "*times"]:
+        """The one that there is."""
+        return jnp.zeros(x.shape, jnp.int32)
+
+    def inside(self, segment: Int[Array, "*tiles"]) -> Float[Array, "*tiles"]:
+        """Some time."""
+        return jnp.broadcast_to(self.z[0], segment.shape)
+
+    def project(self, segment: Int[Array, " tiles"], x: Float[Array, "tiles width"]) -> Projection:
+        """W and ν at times `x`."""
+        latents = self.L.shape[0]
+        cross = _by_latent(self.kernel, x.reshape(-1)[:, None], self.z[None, :])
+        rows = jax.vmap(lambda L, k: jax.scipy.linalg.solve_triangular(L, k.T, lower=True))(self.L, cross)
+        prior = _by_latent(self.kernel, x.reshape(-1), x.reshape(-1))
+        nu = jnp.maximum(prior - jnp.sum(rows**2, axis=1), 0.0)
+        apart = jnp.einsum("lmn,lk->nlkm", rows, jnp.eye(latents, dtype=rows.dtype))
+        W = apart.reshape(*x.shape, latents, self.dim)
+        return Projection(jnp.moveaxis(W, 1, -1), jnp.moveaxis(nu.reshape(latents, *x.shape), 0, 1))
+
+    def smooth(self, sites: Site) -> tuple[Marginal, Float[Array, ""]]:
+        """q(w), and log Z."""
+        root, half = self._solved(sites)
+        inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(self.dim, dtype=root.dtype), lower=True)
+        return Marginal((inverse.T @ half)[None], (inverse.T @ inverse)[None]), _log_normaliser(root, half)
+
+    def log_normaliser(self, sites: Site) -> Float[Array, ""]:
+        """log Z alone."""
+        return _log_normaliser(*self._solved(sites))
+
+    def draw(self, sites: Site, key: PRNGKeyArray, count: int) -> Float[Array, "count 1 dim"]:
+        """Joint draws of w from q."""
+        root, half = self._solved(sites)
+        noise = jax.random.normal(key, (self.dim, count), root.dtype)
+        return jax.scipy.linalg.solve_triangular(root.T, half[:, None] + noise, lower=False).T[:, None]
+
+    def whitened(self, states: Float[Array, "count d M"]) -> Float[Array, "count 1 dim"]:
+        """w = L⁻¹ u from the states of the same process: u = H x."""
+        u = jnp.einsum("li,cim->lmc", jnp.asarray(self.kernel.sde().H), states)
+        w = jax.vmap(lambda L, u: jax.scipy.linalg.solve_triangular(L, u, lower=True))(self.L, u)
+        return w.reshape(self.dim, -1).T[:, None]
+
+    def _solved(self, sites: Site) -> tuple[Array, Array]:
+        root = jnp.linalg.cholesky(jnp.eye(self.dim, dtype=self.z.dtype) + sites.precision[0])
+        return root, jax.scipy.linalg.solve_triangular(root, sites.shift[0], lower=True)
+
+
+def values(kernel: AbstractKernel, z: Float[Array, " M"]) -> Values:
+    """Inducing values at sorted times."""
+    K = _by_latent(kernel, z[:, None], z[None, :])
+    scale = jnp.max(jnp.diagonal(K, axis1=1, axis2=2), axis=1)
+    return Values(
+        kernel, z, jnp.linalg.cholesky(K + JITTER * scale[:, None, None] * jnp.eye(z.shape[0], dtype=z.dtype))
+    )
+
+
+def _by_latent(kernel: AbstractKernel, t: Array, s: Array) -> Float[Array, "latents *times"]:
+    return jnp.reshape(kernel(t, s), (kernel.latents, *jnp.broadcast_shapes(t.shape, s.shape)))
+
+
+def _log_normaliser(root: Array, half: Array) -> Float[Array, ""]:
+    return 0.5 * half @ half - jnp.sum(jnp.log(jnp.diagonal(root)))
