@@ -1,6 +1,6 @@
 """The paper's experiments.
 
-    python -m experiments table [--tasks coal binary] [--methods full-CVI] [--folds 0 1] [--schedule paper]
+    python -m experiments table [--tasks coal binary] [--methods full-CVI] [--folds 0 1] [--schedule best|paper|map]
 
 runs what has not been run yet, one line of JSON for each run under experiments/results, and prints the table.
 """

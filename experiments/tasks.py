@@ -11,6 +11,8 @@ import thiele as th
 
 FOLDS = 10
 
+Start = Callable[[float], Any]
+
 
 class Data(NamedTuple):
     """What a model sees. A covariate has one value for all data."""
@@ -23,8 +25,9 @@ class Data(NamedTuple):
 class Task(NamedTuple):
     """One column of the table.
 
-    `model` takes what a method adds: `rule`, and `inducing` where it is sparse. `newton` is the step on the sites and
-    `adam` that on the hyperparameters, both taken `iterations` times.
+    `model` takes a function that makes a hyperparameter of its starting value, and what a method adds: `rule`, and
+    `inducing` where it is sparse. `newton` is the step on the sites and `adam` that on the hyperparameters, both taken
+    `iterations` times.
     """
 
     name: str
@@ -55,8 +58,8 @@ def _motorcycle_data() -> Data:
     return Data(*standard, {})
 
 
-def _motorcycle(**method: Any) -> th.GP:
-    signal, noise = (th.Matern32(variance=3.0, lengthscale=1.0) for _ in range(2))
+def _motorcycle(start: Start, **method: Any) -> th.GP:
+    signal, noise = (th.Matern32(variance=start(3.0), lengthscale=start(1.0)) for _ in range(2))
     return th.GP(th.Stack(signal, noise), th.HeteroscedasticGaussian(), **method)
 
 
@@ -65,8 +68,8 @@ def _coal_data() -> Data:
     return Data(counts.time, counts.value, {"exposure": counts.exposure})
 
 
-def _coal(**method: Any) -> th.GP:
-    return th.GP(th.Matern52(variance=1.0, lengthscale=4.0), th.Poisson(), **method)
+def _coal(start: Start, **method: Any) -> th.GP:
+    return th.GP(th.Matern52(variance=start(1.0), lengthscale=start(4.0)), th.Poisson(), **method)
 
 
 def _binary_data() -> Data:
@@ -74,8 +77,8 @@ def _binary_data() -> Data:
     return Data(series.time, series.value, {})
 
 
-def _binary(**method: Any) -> th.GP:
-    return th.GP(th.Matern72(variance=1.0, lengthscale=25.0), th.Bernoulli(), **method)
+def _binary(start: Start, **method: Any) -> th.GP:
+    return th.GP(th.Matern72(variance=start(1.0), lengthscale=start(25.0)), th.Bernoulli(), **method)
 
 
 TASKS: dict[str, Task] = {

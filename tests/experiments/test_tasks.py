@@ -6,6 +6,7 @@ import pytest
 import thiele as th
 from experiments import paper
 from experiments.methods import METHODS
+from experiments.run import SCHEDULES, settings
 from experiments.tasks import FOLDS, TASKS, split
 
 # rows in all, rows that train, rows that test, inducing times, Newton step, Adam step, iterations
@@ -50,7 +51,7 @@ def test_coal_is_counted_in_bins_of_a_third_of_a_year():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_mean_of_the_latent_functions_is_held_at_zero(name):
-    model = TASKS[name].model()
+    model = TASKS[name].model(float)
     assert np.all(np.asarray(model.mean.value) == 0.0)
     assert not any(p.name.startswith("mean") and not p.fixed for p in th.parameters.parameters(model))
 
@@ -62,3 +63,11 @@ def test_every_method_and_task_has_a_number_in_print():
 
 def test_a_full_method_asks_for_no_inducing_times():
     assert all("inducing" not in method.settings(30, 0.5) for method in METHODS.values() if not method.sparse)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_only_the_map_schedule_has_priors(name):
+    for schedule in SCHEDULES:
+        model = TASKS[name].model(settings(TASKS[name], schedule).start)
+        priors = {p.prior is not None for p in th.parameters.parameters(model) if not p.fixed}
+        assert priors == {schedule == "map"}
