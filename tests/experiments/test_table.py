@@ -10,6 +10,7 @@ from experiments.methods import METHODS
 from experiments.run import run
 from experiments.table import table
 from experiments.tasks import TASKS
+from tests.experiments.available import needs
 
 
 def record(fold=0, **changes):
@@ -62,8 +63,9 @@ def test_the_command_runs_only_what_is_missing(tmp_path, monkeypatch, capsys):
     assert "| coal" in capsys.readouterr().out
 
 
-def test_one_run_fits_and_scores():
-    task = TASKS["coal"]._replace(iterations=2)
+@pytest.mark.parametrize("name", [pytest.param("coal", marks=needs("coal"))])
+def test_one_run_fits_and_scores(name):
+    task = TASKS[name]._replace(iterations=2)
     found = run(task, METHODS["full-CVI"], 0, "paper")
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["sweeps"] == 2
@@ -71,7 +73,7 @@ def test_one_run_fits_and_scores():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fold", [1, 9])
+@pytest.mark.parametrize("fold", [pytest.param(fold, marks=needs("motorcycle")) for fold in (1, 9)])
 def test_sites_of_other_hyperparameters_do_not_spoil_a_fit_with_changing_noise(fold):
     found = run(TASKS["motorcycle"], METHODS["full-CVI"], fold, "best")
     assert found["converged"]
