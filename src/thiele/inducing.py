@@ -105,6 +105,7 @@ def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states") -> Tied
         start=cut(start, 0),
         length=cut(length, 0),
         tied=tied,
+        scale=np.ones(()),
         width=width,
     )
 

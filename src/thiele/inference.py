@@ -245,7 +245,7 @@ def _ascend(
         return (since < PATIENCE) & (count < max_sweeps)
 
     factors = rule.factors(start)
-    nothing = jnp.full((), jnp.inf, chain.mean.dtype)
+    nothing = jnp.full((), jnp.inf, start.shift.dtype)
     begin = (factors, optimiser.init(factors), factors, nothing, jnp.array(0), jnp.array(0))
     *_, best, least, since, count = lax.while_loop(unfinished, advance, begin)
     sites = best.sites()

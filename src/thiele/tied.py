@@ -7,12 +7,14 @@ nothing that is as long as the data is ever stored. Methods are those of `energi
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -53,7 +55,19 @@ class Tied(eqx.Module):
     length: Int[Array, "groups tiles"]
     tied: Float[Array, " S"]
     """How many observed data share each site."""
+    scale: Float[Array, ""]
+    """What a sum over these tiles is multiplied by: above 1 where they are a sample of all."""
     width: int = eqx.field(static=True)
+
+    def batch(self, rng: np.random.Generator, size: int) -> Tied:
+        """A sample of tiles with about `size` data; sums over it are scaled, so that they are right on average."""
+        segment, start, length = (np.asarray(x).ravel() for x in (self.segment, self.start, self.length))
+        full = np.flatnonzero(length)
+        count = min(len(full), max(1, -(-size // self.width)))
+        chosen = np.sort(rng.choice(full, count, replace=False))
+        cut = {"segment": segment, "start": start, "length": length}
+        picked = {name: x[chosen][None] for name, x in cut.items()}
+        return dataclasses.replace(self, **picked, scale=np.asarray(len(full) / count))
 
     def empty(self, chain: Induced, latents: int) -> Site:
         """Sites that say nothing: q is the prior."""
@@ -72,56 +86,45 @@ class Tied(eqx.Module):
         self, rule: AbstractRule, likelihood: AbstractLikelihood, chain: Induced, marginals: Marginal, sites: Site
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """The energy without log Z, and the size of its terms."""
-        left = self._left(rule, marginals, sites)
+        left = self.left(rule, marginals, sites)
         of_datum, _ = LOCAL[rule.energy]
 
-        def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> tuple[Array, Array]:
-            term = of_datum(rule, model, y, q, left.marginal)
-            return term, jnp.abs(term)
+        def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Array:
+            return of_datum(rule, model, y, q, left.marginal)
 
-        def group(tile: Tile) -> tuple[Array, Array]:
-            found = self._each(one, likelihood, chain, tile, marginals, left)
-            return tuple(jnp.sum(jnp.where(tile.mask, x, 0.0)) for x in found)
+        def add(total: tuple[Array, Array], tile: Tile) -> tuple[Array, Array]:
+            projection = chain.project(tile.segment, tile.time)
+            found = _each(one, likelihood, tile, projection, *_of_segments(tile, marginals, left))
+            found = jnp.where(tile.mask, found, 0.0)
+            return total[0] + jnp.sum(found), total[1] + jnp.sum(jnp.abs(found))
 
-        terms, size = self._over_groups(chain, group, (jnp.zeros(()), jnp.zeros(())))
+        terms, size = self._over_groups(chain, add, (jnp.zeros(()), jnp.zeros(())))
         of_sites = self._site_terms(rule, marginals, left, sites)
-        return terms + jnp.sum(of_sites), size + jnp.sum(jnp.abs(of_sites))
+        return self.scale * terms + jnp.sum(of_sites), self.scale * size + jnp.sum(jnp.abs(of_sites))
 
     def visit(
         self, rule: AbstractLocalRule, likelihood: AbstractLikelihood, chain: Induced, marginals: Marginal, sites: Site
     ) -> Visit:
         """The energy's terms and new sites, summed over the data of each segment."""
-        left = self._left(rule, marginals, sites)
-        of_datum, _ = LOCAL[rule.energy]
+        left = self.left(rule, marginals, sites)
 
-        def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> tuple[Array, Any]:
-            return of_datum(rule, model, y, q, left.marginal), rule.propose(model, y, q, left)
+        def add(total: Visit, tile: Tile) -> Visit:
+            terms, found, changed = tile_sums(
+                rule, likelihood, chain, tile, *_of_segments(tile, marginals, left, sites)
+            )
+            target = Site(*(x.at[tile.segment].add(y) for x, y in zip(total.target, found, strict=True)))
+            terms, size = total.terms + jnp.sum(terms), total.size + jnp.sum(jnp.abs(terms))
+            return Visit(terms, size, target, total.repaired + changed)
 
-        def group(tile: Tile) -> tuple[Array, Array, Site, Array]:
-            projection = chain.project(tile.segment, tile.time)
-            terms, (wanted, repaired, usable) = self._each(one, likelihood, chain, tile, marginals, left, projection)
-            terms = jnp.where(tile.mask, terms, 0.0)
-            used = tile.mask & usable
-            shift, precision = wanted
-            if rule.in_cavity:
-                shift, precision = _through_noise(wanted, projection.spread(), rule.power)
-            shift = jnp.where(used[..., None], shift, 0.0)
-            precision = jnp.where(used[..., None, None], precision, 0.0)
-            W = projection.W
-            h = jnp.einsum("kldt,ktl->kd", W, shift)
-            J = jnp.einsum("kldt,klet->kde", W, jnp.einsum("ktlm,kmet->klet", precision, W))
-            # A datum whose new site cannot be used keeps its share of the old one.
-            stays = jnp.sum(tile.mask & ~usable, axis=-1) / self.tied[tile.segment].clip(1.0)
-            h = h + stays[:, None] * sites.shift[tile.segment]
-            J = J + stays[:, None, None] * sites.precision[tile.segment]
-            sums = Site(*(jnp.zeros_like(old).at[tile.segment].add(x) for old, x in zip(sites, (h, J), strict=True)))
-            changed = jnp.sum(tile.mask & (repaired | ~usable))
-            return jnp.sum(terms), jnp.sum(jnp.abs(terms)), sums, changed
-
-        none = (jnp.zeros(()), jnp.zeros(()), jax.tree.map(jnp.zeros_like, sites), jnp.array(0))
-        terms, size, target, repaired = self._over_groups(chain, group, none)
+        none = Visit(jnp.zeros(()), jnp.zeros(()), jax.tree.map(jnp.zeros_like, sites), jnp.array(0))
+        terms, size, target, repaired = self._over_groups(chain, add, none)
         of_sites = self._site_terms(rule, marginals, left, sites)
-        return Visit(terms + jnp.sum(of_sites), size + jnp.sum(jnp.abs(of_sites)), target, repaired)
+        return Visit(
+            self.scale * terms + jnp.sum(of_sites),
+            self.scale * size + jnp.sum(jnp.abs(of_sites)),
+            jax.tree.map(lambda x: self.scale * x, target),
+            repaired,
+        )
 
     def leave_one_out(
         self, rule: AbstractRule, likelihood: AbstractLikelihood, chain: Induced, marginals: Marginal, sites: Site
@@ -131,7 +134,7 @@ class Tied(eqx.Module):
         That is its own site on W w, not a share of the one that it is tied to: it holds for any two data of a segment.
         """
         local = rule if isinstance(rule, AbstractLocalRule) else CVI(quadrature=rule.quadrature)
-        left = self._left(local, marginals, sites)
+        left = self.left(local, marginals, sites)
 
         def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity, nu: Array) -> Array:
             site = local.propose(model, y, q, left).site
@@ -141,10 +144,9 @@ class Tied(eqx.Module):
             return log_expected_power(model, y, without.mean, without.var + nu, 1.0, rule.quadrature)
 
         def group(place: tuple[Array, Array, Array]) -> Array:
-            tile = self._tiles(chain, *place)
+            tile = self.tiles(chain, *place)
             projection = chain.project(tile.segment, tile.time)
-            spread = projection.spread()
-            return self._each(one, likelihood, chain, tile, marginals, left, projection, spread)
+            return _each(one, likelihood, tile, projection, *_of_segments(tile, marginals, left), projection.spread())
 
         found = lax.map(group, (self.segment, self.start, self.length))
         index = self.start[..., None] + jnp.arange(self.width, dtype=self.start.dtype)
@@ -158,34 +160,34 @@ class Tied(eqx.Module):
     ) -> Float[Array, ""]:
         """½ Σ Λ_n ν_n, conditional variance times curvature: about what inducing times lose of log p(y)."""
         local = CVI(quadrature=rule.quadrature)
-        left = self._left(local, marginals, sites)
+        left = self.left(local, marginals, sites)
 
-        def group(tile: Tile) -> tuple[Array]:
+        def add(total: Array, tile: Tile) -> Array:
             projection = chain.project(tile.segment, tile.time)
-            found = self._each(local.propose, likelihood, chain, tile, marginals, left, projection)
+            found = _each(local.propose, likelihood, tile, projection, *_of_segments(tile, marginals, left))
             lost = jnp.einsum("ktll,klt->kt", jnp.maximum(found.site.precision, 0.0), projection.nu)
-            return (0.5 * jnp.sum(jnp.where(tile.mask, lost, 0.0)),)
+            return total + 0.5 * jnp.sum(jnp.where(tile.mask, lost, 0.0))
 
-        return self._over_groups(chain, group, (jnp.zeros(()),))[0]
+        return self._over_groups(chain, add, jnp.zeros(()))
 
     def log_joint(
         self, likelihood: AbstractLikelihood, chain: Induced, marginals: Marginal, sites: Site
     ) -> Float[Array, ""]:
         """log p(y | W m) − ½ m′ K⁻¹ m at the mean m of q, where K⁻¹ m = Σ (h − J m) because m maximises p(u) Π t."""
 
-        def group(tile: Tile) -> tuple[Array]:
-            terms = self._each(
-                lambda model, y, q, _: log_prob(model, y, q.mean), likelihood, chain, tile, marginals, None
-            )
-            return (jnp.sum(jnp.where(tile.mask, terms, 0.0)),)
+        def add(total: Array, tile: Tile) -> Array:
+            projection = chain.project(tile.segment, tile.time)
+            at_mean = lambda model, y, q, _: log_prob(model, y, q.mean)  # noqa: E731
+            terms = _each(at_mean, likelihood, tile, projection, *_of_segments(tile, marginals))
+            return total + jnp.sum(jnp.where(tile.mask, terms, 0.0))
 
-        (terms,) = self._over_groups(chain, group, (jnp.zeros(()),))
+        terms = self.scale * self._over_groups(chain, add, jnp.zeros(()))
         weights = sites.shift - jnp.einsum("sij,sj->si", sites.precision, marginals.mean)
         return terms - 0.5 * jnp.sum(weights * marginals.mean)
 
     # Segment by segment.
 
-    def _left(self, rule: AbstractRule, marginals: Marginal, sites: Site) -> Cavity:
+    def left(self, rule: AbstractRule, marginals: Marginal, sites: Site) -> Cavity:
         """What is left of q(w) without one datum's share of its site."""
         tied = self.tied.clip(1.0)
         if rule.energy == "power_ep":
@@ -202,50 +204,66 @@ class Tied(eqx.Module):
         found = jax.vmap(lambda *args: of_site(rule, *args))(marginals, left.marginal, sites, self.tied)
         return jnp.where(self.tied > 0, found, 0.0)
 
-    # Datum by datum.
-
-    def _each(
-        self,
-        function: Callable[..., Any],
-        likelihood: AbstractLikelihood,
-        chain: Induced,
-        tile: Tile,
-        marginals: Marginal,
-        left: Cavity | None,
-        projection: Projection | None = None,
-        *along: Any,
-    ) -> Any:
-        """`function(likelihood, y, q, left, *along)` at every datum of a group of tiles."""
-        projection = chain.project(tile.segment, tile.time) if projection is None else projection
-        at = lambda x: x[tile.segment]  # noqa: E731
-        q = projection.marginals(jax.tree.map(at, marginals))
-        if left is not None:
-            proper, tied = (jnp.broadcast_to(at(x)[:, None], tile.mask.shape) for x in (left.proper, left.tied))
-            left = Cavity(projection.marginals(jax.tree.map(at, left.marginal)), proper, tied)
-
-        def one(y: Array, covariates: dict[str, Array], q: Marginal, left: Cavity | None, *along: Any) -> Any:
-            return function(likelihood.at(**covariates), y, q, left, *along)
-
-        return jax.vmap(jax.vmap(one))(tile.y, tile.covariates, q, left, *along)
-
-    def _over_groups(self, chain: Induced, function: Callable[[Tile], Any], start: Any) -> Any:
-        """The sum of `function` over all groups of tiles, one group in memory at a time, in derivatives too."""
+    def _over_groups(self, chain: Induced, add: Callable[[Any, Tile], Any], start: Any) -> Any:
+        """`add` for all groups of tiles in turn, one group in memory at a time, in derivatives too."""
         cut = (self.segment, self.start, self.length)
 
-        def add(total: Any, group: tuple[Array, Array, Array]) -> tuple[Any, None]:
-            return jax.tree.map(jnp.add, total, function(self._tiles(chain, *group))), None
+        def step(total: Any, group: tuple[Array, Array, Array]) -> tuple[Any, None]:
+            return add(total, self.tiles(chain, *group)), None
 
         if self.segment.shape[0] == 1:
-            return add(start, jax.tree.map(lambda x: x[0], cut))[0]
-        return lax.scan(jax.checkpoint(add), start, cut)[0]
+            return step(start, jax.tree.map(lambda x: x[0], cut))[0]
+        return lax.scan(jax.checkpoint(step), start, cut)[0]
 
-    def _tiles(self, chain: Induced, segment: Array, start: Array, length: Array) -> Tile:
+    def tiles(self, chain: Induced, segment: Array, start: Array, length: Array) -> Tile:
+        """The data of a group of tiles."""
         place = jnp.arange(self.width, dtype=start.dtype)
         index = jnp.minimum(start[:, None] + place, self.time.shape[0] - 1)
         mask = (place < length[:, None]) & self.mask[index]
         # A place that holds no datum must still lie in its segment.
         time = jnp.where(mask, self.time[index], chain.inside(segment)[:, None])
         return Tile(segment, time, self.y[index], mask, {name: x[index] for name, x in self.covariates.items()})
+
+
+def tile_sums(
+    rule: AbstractLocalRule,
+    likelihood: AbstractLikelihood,
+    chain: Induced,
+    tile: Tile,
+    q: Marginal,
+    left: Cavity,
+    old: Site,
+) -> tuple[Float[Array, "tiles width"], Site, Int[Array, ""]]:
+    """Each datum's term of the energy, what the data of each tile add to its site, and how many had to be repaired.
+
+    `q`, `left` and `old` are those of the tiles' segments.
+    """
+    of_datum, _ = LOCAL[rule.energy]
+    projection = chain.project(tile.segment, tile.time)
+
+    def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> tuple[Array, Any]:
+        return of_datum(rule, model, y, q, left.marginal), rule.propose(model, y, q, left)
+
+    terms, (wanted, repaired, usable) = _each(one, likelihood, tile, projection, q, left)
+    shift, precision = wanted
+    if rule.in_cavity:
+        shift, precision = _through_noise(wanted, projection.spread(), rule.power)
+    used = tile.mask & usable
+    shift = jnp.where(used[..., None], shift, 0.0)
+    precision = jnp.where(used[..., None, None], precision, 0.0)
+    W = projection.W
+    h = jnp.einsum("kldt,ktl->kd", W, shift)
+    J = jnp.einsum("kldt,klet->kde", W, jnp.einsum("ktlm,kmet->klet", precision, W))
+    # A datum whose new site cannot be used keeps its share of the old one.
+    stays = jnp.sum(tile.mask & ~usable, axis=-1) / left.tied
+    h, J = h + stays[:, None] * old.shift, J + stays[:, None, None] * old.precision
+    changed = jnp.sum(tile.mask & (repaired | ~usable))
+    return jnp.where(tile.mask, terms, 0.0), Site(h, J), changed
+
+
+def _of_segments(tile: Tile, *along: Any) -> Any:
+    """What belongs to the segments of some tiles."""
+    return jax.tree.map(lambda x: x[tile.segment], along)
 
 
 def _through_noise(site: Site, nu: Float[Array, "*data L L"], power: float) -> Site:
@@ -257,3 +275,23 @@ def _through_noise(site: Site, nu: Float[Array, "*data L L"], power: float) -> S
     precision = jnp.linalg.solve(widened, site.precision)
     shift = jnp.linalg.solve(widened, site.shift[..., None])[..., 0]
     return Site(shift, 0.5 * (precision + jnp.swapaxes(precision, -1, -2)))
+
+
+def _each(
+    function: Callable[..., Any],
+    likelihood: AbstractLikelihood,
+    tile: Tile,
+    projection: Projection,
+    q: Marginal,
+    left: Cavity | None = None,
+    *along: Any,
+) -> Any:
+    """`function(likelihood, y, q, left, *along)` at every datum of a group of tiles; `q` and `left` are by tile."""
+    if left is not None:
+        proper, tied = (jnp.broadcast_to(x[:, None], tile.mask.shape) for x in (left.proper, left.tied))
+        left = Cavity(projection.marginals(left.marginal), proper, tied)
+
+    def one(y: Array, covariates: dict[str, Array], q: Marginal, left: Cavity | None, *along: Any) -> Any:
+        return function(likelihood.at(**covariates), y, q, left, *along)
+
+    return jax.vmap(jax.vmap(one))(tile.y, tile.covariates, projection.marginals(q), left, *along)

@@ -57,20 +57,20 @@ def absorb(
     precision = jnp.pad(trailing(_symmetric(J_new)), [(0, 0), (0, 0), (0, 1)])
     shift = jnp.pad(trailing(h_new)[:, 0], [(0, 0), (0, 1)])
     if info is not None:
-        more, more_shift, more_log = _on_states(info, d)
-        precision, shift, log = precision + more, shift + more_shift, log + more_log
+        more, more_shift, more_log = information_on_states(info, d)
+        precision, shift, log = precision + more, shift + more_shift, log + jnp.sum(more_log)
     return Chain(chain.mean, chain.cov, Tabulated(), inner), Information(precision, shift), log
 
 
-def _on_states(info: Information, d: int) -> tuple[Array, Array, Array]:
-    """Information on f = H x about a centre as precision and shift on x, and the constant that the centre leaves."""
+def information_on_states(info: Information, d: int) -> tuple[Array, Array, Float[Array, " n"]]:
+    """Information on f = H x about a centre as precision and shift on x, and the constants that the centre leaves."""
     H = jnp.asarray(np.eye(d) if info.H is None else info.H, info.precision.dtype)
-    shift, log = jnp.zeros(info.precision.shape[1:], info.precision.dtype), jnp.zeros((), info.precision.dtype)
+    shift, log = jnp.zeros(info.precision.shape[1:], info.precision.dtype), jnp.zeros(info.precision.shape[2:])
     if info.shift is not None:
         shift = shift + info.shift
     if info.centre is not None:
         drawn = jnp.einsum("lm...,m...->l...", info.precision, info.centre)
-        shift, log = shift + drawn, log - 0.5 * jnp.sum(info.centre * drawn)
+        shift, log = shift + drawn, log - 0.5 * jnp.sum(info.centre * drawn, axis=0)
     return jnp.einsum("li,lm...,mj->ij...", H, info.precision, H), jnp.einsum("li,l...->i...", H, shift), log
 
 
