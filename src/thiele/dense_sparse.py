@@ -82,8 +82,8 @@ def conditional(
     return Kuu, W, Kff - jnp.einsum("nld,kmd->nlkm", W, Kfu)
 
 
-def on_states(sde: SDE, z: Float[Array, " M"], sites: Site) -> Site:
-    """Sites about (u_m, e_m), as `thiele.tied` has them, as sites about all of u: e_m = L⁻¹ (u_{m+1} − A u_m).
+def from_states(sde: SDE, z: Float[Array, " M"]) -> Float[Array, "S 2d Md"]:
+    """T with (u_m, e_m) = T u, e_m = L⁻¹ (u_{m+1} − A u_m): what the sites of `thiele.tied` are about.
 
     Before the first state e = L⁻¹ u_1 with L L′ = P(z_1); after the last there is no e.
     """
@@ -96,7 +96,12 @@ def on_states(sde: SDE, z: Float[Array, " M"], sites: Site) -> Site:
     T = T.at[jnp.arange(1, M + 1), 0, :, jnp.arange(M)].set(jnp.eye(d))
     T = T.at[jnp.arange(M), 1, :, jnp.arange(M)].set(back)
     T = T.at[jnp.arange(1, M), 1, :, jnp.arange(M - 1)].set(-back[1:] @ A)
-    T = T.reshape(M + 1, 2 * d, M * d)
+    return T.reshape(M + 1, 2 * d, M * d)
+
+
+def on_states(sde: SDE, z: Float[Array, " M"], sites: Site) -> Site:
+    """Sites about (u_m, e_m) as sites about all of u."""
+    T = from_states(sde, z)
     return Site(jnp.einsum("sij,si->sj", T, sites.shift), jnp.einsum("sik,sij,sjl->skl", T, sites.precision, T))
 
 
