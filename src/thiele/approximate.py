@@ -10,10 +10,10 @@ from jaxtyping import Array, Float
 
 from thiele.chain import Chain, posterior
 from thiele.energies import Data, converged_energy, energy, information
-from thiele.inference import Inferred, infer, initial_sites, sweep
+from thiele.inference import Ascent, Inferred, ascend_once, begin_ascent, infer, initial_sites, sweep
 from thiele.likelihoods import AbstractLikelihood, Shifted
 from thiele.posterior import ChainPosterior, InducedPosterior, induced
-from thiele.rules import AbstractRule, Site
+from thiele.rules import VGP, AbstractRule, Site
 from thiele.series import Series
 from thiele.steps import prior_chain
 from thiele.tied import Induced, Tied
@@ -46,10 +46,24 @@ def converged_objective(rule: AbstractRule, at: Setting, found: Inferred) -> Flo
     return converged_energy(rule, *at, jax.lax.stop_gradient(found.sites))
 
 
-def one_sweep(rule: AbstractRule, at: Setting, sites: Site) -> tuple[Site, Array]:
+def begin(rule: AbstractRule, at: Setting) -> Site | Ascent:
+    """Where the paper's schedule begins: sites, or what a rule by gradients keeps in their place."""
+    sites = initial_sites(*at)
+    return begin_ascent(rule, sites) if isinstance(rule, VGP) else sites
+
+
+def one_sweep(rule: AbstractRule, at: Setting, state: Site | Ascent) -> tuple[Site | Ascent, Array]:
     """One update of all sites, of the rule's own step, and how many were repaired: half of the paper's schedule."""
-    swept = sweep(rule, *jax.lax.stop_gradient(at), sites)
+    at = jax.lax.stop_gradient(at)
+    if isinstance(state, Ascent):
+        return ascend_once(rule, *at, state)[0], jnp.array(0)
+    swept = sweep(rule, *at, state)
     return swept.sites, swept.repaired
+
+
+def sites_of(state: Site | Ascent | None) -> Site | None:
+    """The sites that such a state stands for."""
+    return state.factors.sites() if isinstance(state, Ascent) else state
 
 
 def held_objective(rule: AbstractRule, at: Setting, sites: Site) -> Float[Array, ""]:

@@ -51,13 +51,10 @@ class Features(NamedTuple):
 
 def features(kernel: AbstractKernel, z: Array, times: Array, data: Data, tied: bool = True) -> Features:
     """Data at `times` and states at `z`, sorted; tied by the segments [z_m, z_{m+1}), or one site for each datum."""
-    Kuu, W, residual = conditional(kernel.sde(), z, times)
-    n = times.shape[0]
-    owner = jnp.searchsorted(z, times, side="right") if tied else jnp.arange(n)
-    sites = z.shape[0] + 1 if tied else n
+    owner = jnp.searchsorted(z, times, side="right") if tied else jnp.arange(times.shape[0])
+    sites = z.shape[0] + 1 if tied else times.shape[0]
     shared = jnp.zeros(sites).at[owner].add(jnp.where(data.mask, 1.0, 0.0))
-    nu = residual[jnp.arange(n), :, jnp.arange(n), :]
-    return Features(Kuu, W, nu, data, owner, jnp.maximum(shared, 1.0)[owner], sites)
+    return Features(*conditional(kernel.sde(), z, times), data, owner, jnp.maximum(shared, 1.0)[owner], sites)
 
 
 def state_covariance(sde: SDE, s: Float[Array, " a"], t: Float[Array, " b"]) -> Float[Array, "a d b d"]:
@@ -72,14 +69,24 @@ def state_covariance(sde: SDE, s: Float[Array, " a"], t: Float[Array, " b"]) -> 
 
 def conditional(
     sde: SDE, z: Float[Array, " M"], times: Float[Array, " n"]
-) -> tuple[Float[Array, "Md Md"], Float[Array, "n L Md"], Float[Array, "n L n L"]]:
-    """Kuu, W = Kfu Kuu⁻¹ and Kff − Kfu Kuu⁻¹ Kuf."""
+) -> tuple[Float[Array, "Md Md"], Float[Array, "n L Md"], Float[Array, "n L L"]]:
+    """Kuu, W = Kfu Kuu⁻¹ and ν = diag (Kff − Kfu Kuu⁻¹ Kuf), with a block for several latents."""
     H, size = jnp.asarray(sde.H), z.shape[0] * sde.dim
     Kuu = state_covariance(sde, z, z).reshape(size, size)
     Kfu = jnp.einsum("li,aibk->albk", H, state_covariance(sde, times, z)).reshape(*times.shape, -1, size)
-    Kff = jnp.einsum("li,aibk,mk->albm", H, state_covariance(sde, times, times), H)
     W = jnp.einsum("nld,de->nle", Kfu, jnp.linalg.inv(Kuu))
-    return Kuu, W, Kff - jnp.einsum("nld,kmd->nlkm", W, Kfu)
+    prior = jnp.einsum("li,ijn,mj->nlm", H, sde.dense(sde.covariance(times)), H)
+    return Kuu, W, prior - jnp.einsum("nld,nmd->nlm", W, Kfu)
+
+
+def predict(
+    sde: SDE, z: Float[Array, " M"], times: Float[Array, " n"], mean: Array, cov: Array
+) -> tuple[Float[Array, "n L"], Float[Array, "n L n L"]]:
+    """Mean W m and joint covariance Kff − W Kuu W′ + W S W′ of f at `times`, for u ~ N(m, S)."""
+    H = jnp.asarray(sde.H)
+    Kuu, W, _ = conditional(sde, z, times)
+    Kff = jnp.einsum("li,aibk,mk->albm", H, state_covariance(sde, times, times), H)
+    return W @ mean, Kff + jnp.einsum("ald,de,bme->albm", W, cov - Kuu, W)
 
 
 def from_states(sde: SDE, z: Float[Array, " M"]) -> Float[Array, "S 2d Md"]:

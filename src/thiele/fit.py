@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from thiele.kernels import AbstractKernel
+from thiele import training
+from thiele.inducing import tie
+from thiele.kernels import AbstractKernel, Stack
 from thiele.learn import Learnt, Trace
 from thiele.likelihoods import AbstractLikelihood
 from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import double_precision
 from thiele.prediction import Prediction
+from thiele.rules import Site
 from thiele.series import Clock, Series, covariate_arrays
 from thiele.training import Report
+
+
+class Component(NamedTuple):
+    """One summand of the kernel: f_k ~ N(mean, var) at each time."""
+
+    kernel: AbstractKernel
+    mean: np.ndarray
+    var: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -34,6 +46,8 @@ class Fit:
     posterior: ChainPosterior | InducedPosterior
     objective: float
     """log p(y) under the model where it is exact, else what the rule's energy makes of it."""
+    sites: Site | None = None
+    """What the rule made of the data; None where the posterior is exact."""
     learnt: Learnt | None = None
     inference: Report | None = None
 
@@ -91,11 +105,7 @@ class Fit:
 
         Covariates of the likelihood (`exposure`, `trials`) are those of the observations to be predicted.
         """
-        if t_new is None:
-            times = np.empty_like(self.data.time)
-            times[self.order] = self.data.time
-        else:
-            times = self.clock.numbers(t_new, "t_new")
+        times = self._times() if t_new is None else self.clock.numbers(t_new, "t_new")
         extra = covariate_arrays(covariates, len(times))
         self.model.likelihood.at(**extra)
         found = self.posterior.latent(self.model.kernel, _padded(times))
@@ -122,6 +132,50 @@ class Fit:
         draws = self.posterior.draw(self.model.kernel, jnp.asarray(new), key, n)
         draws = draws + jnp.reshape(self.model.mean.value, (-1, 1))
         return np.asarray(draws[:, 0] if draws.shape[1] == 1 else jnp.moveaxis(draws, 1, 2))
+
+    @double_precision
+    def loo(self) -> np.ndarray:
+        """log p(y_n | all other data), one for each datum in the order given; NaN where `y` is missing.
+
+        From the posterior without what the datum itself contributed: nothing is fitted again. Exact for Gaussian noise;
+        otherwise as good as the sites. Hyperparameters stay as they are.
+        """
+        found = np.asarray(training.leave_one_out(self.model, self._tied(), self.sites))
+        values = np.empty_like(found)
+        values[self.order] = np.where(self.data.observed, found, np.nan)
+        return values
+
+    @double_precision
+    def components(self, t_new: Any = None) -> tuple[Component, ...]:
+        """The posterior of every summand of the kernel at `t_new`, or at the data's own times if it is not given.
+
+        They add up to the latent function less its constant mean; summands of several latents come in their order.
+        """
+        if self.model.inducing is not None and self.model.inducing.of == "values":
+            raise ValueError("components need inducing states: inducing values hold the sum alone")
+        times = self._times() if t_new is None else self.clock.numbers(t_new, "t_new")
+        parts = self.model.kernel.parts()
+        found = self.posterior.latent(Stack(*parts), _padded(times))
+        mean, var = np.asarray(found.mean)[:, : len(times)], np.asarray(found.var)[..., : len(times)]
+        shown = jax.tree.map(np.asarray, parts)
+        return tuple(Component(kernel, mean[i], var[i, i]) for i, kernel in enumerate(shown))
+
+    @cached_property
+    @double_precision
+    def slack(self) -> float:
+        """About how many nats of log p(y) the inducing times lose, ½ Σ curvature × conditional variance; 0 if none."""
+        return 0.0 if self.inducing is None else float(training.slack(self.model, self._tied(), self.sites))
+
+    def _tied(self) -> Any:
+        if self.model.inducing is None:
+            return self.data
+        return tie(self.data, np.asarray(self.model.inducing.times), self.model.inducing.of)
+
+    def _times(self) -> np.ndarray:
+        """The data's own times, in the order given."""
+        times = np.empty_like(self.data.time)
+        times[self.order] = self.data.time
+        return times
 
     def plot(self, t: Any = None, **options: Any) -> Any:
         """Data, posterior mean and bands, with matplotlib. See `thiele.plot.plot`."""

@@ -32,21 +32,28 @@ class Inducing(eqx.Module):
     `at` is "even" (from the first observation to the last) or "quantiles" (as many observations between any two
     neighbours). With `learn=True` the times are learnt with the hyperparameters, from there on. `of="values"` takes the
     values of f there in place of its whole state, with dense algebra: the sparse GP of the textbooks, a baseline.
+    `count="auto"` takes as many as it needs to lose at most `tolerance` nats of log p(y) per observation.
     """
 
-    count: int | None = eqx.field(static=True, default=None)
+    count: int | Literal["auto"] | None = eqx.field(static=True, default=None)
     at: Literal["even", "quantiles"] = eqx.field(static=True, default="even", kw_only=True)
     times: tuple | None = eqx.field(static=True, default=None, kw_only=True)
     learn: bool = eqx.field(static=True, default=False, kw_only=True)
     of: Kind = eqx.field(static=True, default="states", kw_only=True)
+    tolerance: float = eqx.field(static=True, default=1e-3, kw_only=True)
 
     def __check_init__(self) -> None:
         if (self.count is None) == (self.times is None):
             raise ValueError(f"`Inducing` takes either `count` or `times`, got {self.count!r} and {self.times!r}")
-        if self.count is not None and (isinstance(self.count, bool) or not isinstance(self.count, int | np.integer)):
-            raise TypeError(f"`count` of Inducing must be an integer, got {self.count!r}")
-        if self.count is not None and self.count < 1:
-            raise ValueError(f"`count` of Inducing must be at least 1, got {self.count}")
+        if self.count not in (None, "auto"):
+            if isinstance(self.count, bool) or not isinstance(self.count, int | np.integer):
+                raise TypeError(f'`count` of Inducing must be an integer or "auto", got {self.count!r}')
+            if self.count < 1:
+                raise ValueError(f"`count` of Inducing must be at least 1, got {self.count}")
+        if not isinstance(self.tolerance, int | float) or not self.tolerance > 0:
+            raise ValueError(f"`tolerance` of Inducing must be a positive number, got {self.tolerance!r}")
+        if self.count == "auto" and (self.of, self.at, self.learn) != ("states", "even", False):
+            raise ValueError('`count="auto"` of Inducing takes states, evenly spaced and not learnt')
         if self.at not in ("even", "quantiles"):
             raise ValueError(f'`at` of Inducing must be "even" or "quantiles", got {self.at!r}')
         if self.of not in ("states", "values"):
@@ -65,11 +72,13 @@ class Inducing(eqx.Module):
 
 
 def as_inducing(given: Any) -> Inducing | Places | None:
-    """None: a site for each datum. A number: so many, evenly spaced. An array: there."""
+    """None: a site for each datum. A number: so many, evenly spaced. An array: there. "auto": enough."""
     if given is None or isinstance(given, Inducing | Places):
         return given
+    if isinstance(given, str) and given == "auto":
+        return Inducing("auto")
     if isinstance(given, bool | str | float):
-        raise TypeError(f"`inducing` must be a number of times, an array of times, th.Inducing or None, got {given!r}")
+        raise TypeError(f'`inducing` must be a number or an array of times, "auto", th.Inducing or None, got {given!r}')
     if np.ndim(given) == 0:
         return Inducing(given)
     if np.ndim(given) != 1 or np.size(given) == 0:
@@ -77,22 +86,27 @@ def as_inducing(given: Any) -> Inducing | Places | None:
     return Inducing(times=tuple(np.asarray(given)))
 
 
-def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states") -> Tied:
-    """The data in tiles, each inside one of the segments [z_m, z_{m+1}); inducing values make one segment of all."""
+def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: bool = False) -> Tied:
+    """The data in tiles, each inside one of the segments [z_m, z_{m+1}); inducing values make one segment of all.
+
+    `whole` makes one tile of each segment, however many data it holds.
+    """
     time = np.asarray(series.time)
     cuts = np.searchsorted(time, z, side="left") if of == "states" else np.zeros(0, int)
     edges = np.concatenate([[0], cuts, [len(time)]])
     inside = np.diff(edges)
     # Half of the typical number in a segment: few places of a tile are empty, few tiles make a segment.
     width = min(1 << max(0, (len(time) // (2 * len(inside))).bit_length() - 1), DATA_AT_ONCE)
-    tiles = -(-inside // width)
+    if whole:
+        width = max(1, int(np.max(inside)))
+    tiles = np.ones_like(inside) if whole else -(-inside // width)
     segment = np.repeat(np.arange(len(inside)), tiles)
     first = np.repeat(np.cumsum(tiles) - tiles, tiles)
     start = edges[segment] + width * (np.arange(len(segment)) - first)
     length = np.minimum(edges[segment + 1] - start, width)
     # Their number depends on sizes alone, not on the times: series of one length share one compilation.
-    most = len(time) // width + len(inside)
-    at_once = max(1, min(most, DATA_AT_ONCE // width))
+    most = len(inside) if whole else len(time) // width + len(inside)
+    at_once = most if whole else max(1, min(most, DATA_AT_ONCE // width))
     groups = -(-most // at_once)
     cut = lambda x, fill: _padded(x, groups * at_once, fill).reshape(groups, at_once)  # noqa: E731
     tied = np.add.reduceat(np.append(series.observed, False).astype(np.float64), edges[:-1]) * (inside > 0)

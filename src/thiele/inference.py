@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from thiele.energies import energy
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules import VGP, AbstractLocalRule, AbstractRule, Marginal, PowerEP, Site
+from thiele.rules.vgp import Factors
 
 # A residual may grow by this factor in one sweep: on the way from a poor start it does.
 GROWTH = 2.0
@@ -214,6 +215,30 @@ def _secant_step(now: Look, new: Look, step: Array, largest: float) -> Array:
     return jnp.where(jnp.isfinite(secant) & (bottom > 0), jnp.clip(secant, 0.1 * largest, largest), largest)
 
 
+class Ascent(NamedTuple):
+    """Where plain gradients have got to: free parameters of the sites, and the memory of Adam."""
+
+    factors: Factors
+    memory: Any
+
+
+def begin_ascent(rule: VGP, sites: Site) -> Ascent:
+    """From `sites`."""
+    factors = rule.factors(sites)
+    return Ascent(factors, optax.adam(rule.step).init(factors))
+
+
+def ascend_once(
+    rule: VGP, likelihood: AbstractLikelihood, chain: Any, data: Any, at: Ascent
+) -> tuple[Ascent, Float[Array, ""]]:
+    """One step of Adam up the ELBO, and its value before the step."""
+    loss = lambda factors: -energy(rule, likelihood, chain, data, factors.sites())  # noqa: E731
+    value, slope = jax.value_and_grad(loss)(at.factors)
+    slope = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), slope)
+    change, memory = optax.adam(rule.step).update(slope, at.memory)
+    return Ascent(optax.apply_updates(at.factors, change), memory), -value
+
+
 def _ascend(
     rule: VGP,
     likelihood: AbstractLikelihood,
@@ -224,31 +249,24 @@ def _ascend(
     max_sweeps: int,
 ) -> Inferred:
     """Adam on the ELBO; the best sites met on the way are kept."""
-    optimiser = optax.adam(rule.step)
-
-    def loss(factors: Any) -> Array:
-        return -energy(rule, likelihood, chain, data, factors.sites())
 
     def advance(state: tuple) -> tuple:
-        factors, memory, best, least, since, count = state
-        value, slope = jax.value_and_grad(loss)(factors)
-        slope = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), slope)
-        better = value < least
-        gained = value < least - tolerance * (1.0 + jnp.abs(value))
-        best = jax.tree.map(lambda a, b: jnp.where(better, a, b), factors, best)
-        change, memory = optimiser.update(slope, memory)
-        since = jnp.where(gained, 0, since + 1)
-        return optax.apply_updates(factors, change), memory, best, jnp.minimum(value, least), since, count + 1
+        at, best, most, since, count = state
+        ahead, value = ascend_once(rule, likelihood, chain, data, at)
+        best = jax.tree.map(lambda a, b: jnp.where(value > most, a, b), at.factors, best)
+        since = jnp.where(value > most + tolerance * (1.0 + jnp.abs(value)), 0, since + 1)
+        return ahead, best, jnp.maximum(value, most), since, count + 1
 
     def unfinished(state: tuple) -> Array:
         *_, since, count = state
         return (since < PATIENCE) & (count < max_sweeps)
 
-    factors = rule.factors(start)
+    at = begin_ascent(rule, start)
     nothing = jnp.full((), jnp.inf, start.shift.dtype)
-    begin = (factors, optimiser.init(factors), factors, nothing, jnp.array(0), jnp.array(0))
-    *_, best, least, since, count = lax.while_loop(unfinished, advance, begin)
+    _, best, most, since, count = lax.while_loop(
+        unfinished, advance, (at, at.factors, -nothing, jnp.array(0), jnp.array(0))
+    )
     sites = best.sites()
     marginals, _ = data.smooth(chain, sites)
     step = jnp.full_like(nothing, rule.step)
-    return Inferred(sites, marginals, -least, count, since >= PATIENCE, nothing, step, jnp.array(0))
+    return Inferred(sites, marginals, most, count, since >= PATIENCE, nothing, step, jnp.array(0))

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from thiele import training
+from thiele.approximate import sites_of
 from thiele.fit import Fit
 from thiele.inducing import Inducing, Places, as_inducing, tie
 from thiele.kernels import AbstractKernel
@@ -19,11 +20,15 @@ from thiele.learn import Evaluation, Learnt, climb, maximise
 from thiele.likelihoods import AbstractLikelihood, Gaussian
 from thiele.mean import ConstantMean, as_mean
 from thiele.parameters import Parametric, constrain, log_prior, settled, unconstrain
+from thiele.placement import enough_places
 from thiele.precision import double_precision
 from thiele.rules import CVI, AbstractRule, Site
 from thiele.series import Clock, Series, clock_for, is_traced, series, traced_series
 from thiele.starts import natural_scales, starting_points
 from thiele.tied import Tied
+
+# How often "auto" may add inducing times and learn again.
+REFINEMENTS = 3
 
 
 class GP(Parametric):
@@ -92,6 +97,7 @@ class GP(Parametric):
         tolerance: float = 1e-3,
         max_steps: int = 200,
         learning_rate: float = 0.1,
+        batch_size: int | None = None,
         progress: bool | None = None,
         **covariates: Any,
     ) -> Fit:
@@ -100,7 +106,8 @@ class GP(Parametric):
         Values that were given are the starting point; those left at their defaults start from the data. `schedule`
         "best" brings the sites to convergence at every step of a quasi-Newton search, which stops when no component of
         the gradient exceeds `tolerance` (nats per e-fold), or after `max_steps`. "paper" alternates one sweep of the
-        sites with one step of Adam of size `learning_rate`, `max_steps` times. An interrupt returns the best so far.
+        sites with one step of Adam of size `learning_rate`, `max_steps` times; with inducing times, on a random sample
+        of about `batch_size` data each time if that is given. An interrupt returns the best so far.
         `progress` shows a line on a terminal; None: only where there is one. Covariates of the likelihood, one value
         per datum, go by their names: `exposure=...`, `trials=...`.
         """
@@ -109,25 +116,43 @@ class GP(Parametric):
         for name, number in [("tolerance", tolerance), ("max_steps", max_steps), ("learning_rate", learning_rate)]:
             if not isinstance(number, (int, float)) or not number > 0:
                 raise ValueError(f"`{name}` must be a positive number, got {number!r}")
+        if batch_size is not None:
+            if not isinstance(batch_size, int | np.integer) or isinstance(batch_size, bool) or batch_size < 1:
+                raise ValueError(f"`batch_size` must be a positive integer or None, got {batch_size!r}")
+            if schedule != "paper" or self.inducing is None:
+                raise ValueError(
+                    '`batch_size` needs inducing times and `schedule="paper"`: converged sites need all data'
+                )
         model, data, order, clock = self._prepared(t, y, covariates)
-        location = training.has_gaussian_noise(model)
-        if not self.mean.decided and location:
+        if not self.mean.decided and training.has_gaussian_noise(model):
             model = eqx.tree_at(lambda m: m.mean, model, ConstantMean())
-        model = _best_start(model, data, location)
-        if unconstrain(model).size == 0:
-            return _conditioned(model, data, order, clock)
-        if np.sum(data.observed) < 2:
-            # One value says nothing about how values vary: the likelihood would grow for ever as the variances shrink.
-            return _conditioned(settled(model), data, order, clock)
-        search = _Search(model, data, natural_scales(model, data, location))
-        if schedule == "paper" and not training.is_exact(model):
-            learnt = climb(search.alternate, search.start, learning_rate, steps=max_steps, progress=progress)
-        else:
-            learnt = maximise(
-                search.evaluate, search.start, tolerance=tolerance, max_steps=max_steps, progress=progress
-            )
-        best = settled(constrain(model, jnp.asarray(learnt.vector * search.scales)))
-        return _fit(best, data, order, clock, learnt, *search.at(learnt.vector))
+        tolerances = {"tolerance": tolerance, "max_steps": max_steps, "progress": progress}
+
+        def learn(model: GP) -> Fit:
+            location = training.has_gaussian_noise(model)
+            model = _best_start(model, data, location)
+            if unconstrain(model).size == 0:
+                return _conditioned(model, data, order, clock)
+            if np.sum(data.observed) < 2:
+                # One value says nothing about how values vary: the likelihood would grow for ever as variances shrink.
+                return _conditioned(settled(model), data, order, clock)
+            search = _Search(model, data, natural_scales(model, data, location), batch_size)
+            if schedule == "paper" and not training.is_exact(model):
+                learnt = climb(search.alternate, search.start, learning_rate, steps=max_steps, progress=progress)
+            else:
+                learnt = maximise(search.evaluate, search.start, **tolerances)
+            best = settled(constrain(model, jnp.asarray(learnt.vector * search.scales)))
+            return _fit(best, data, order, clock, learnt, *search.at(learnt.vector))
+
+        fit = learn(model)
+        if isinstance(self.inducing, Inducing) and self.inducing.count == "auto":
+            # What was enough for the starting values may be too little for those that were learnt.
+            for _ in range(REFINEMENTS):
+                places = enough_places(fit.model, data, self.inducing.tolerance)
+                if fit.inducing is None or (places is not None and len(places.times) <= len(fit.inducing)):
+                    break
+                fit = learn(_placed(fit.model, places))
+        return fit
 
     def _prepared(self, t: Any, y: Any, covariates: dict[str, Any]) -> tuple[GP, Series, np.ndarray, Clock]:
         """The data, checked and in order, and the model with inducing times for them."""
@@ -136,7 +161,15 @@ class GP(Parametric):
         self.likelihood.at(**data.covariates).check(np.where(data.observed, data.y, np.nan))
         if not isinstance(self.inducing, Inducing):
             return self, data, order, clock
-        return dataclasses.replace(self, inducing=self.inducing.place(data, clock)), data, order, clock
+        if self.inducing.count == "auto":
+            places = enough_places(self, data, self.inducing.tolerance)
+        else:
+            places = self.inducing.place(data, clock)
+        return _placed(self, places), data, order, clock
+
+
+def _placed(model: GP, places: Places | None) -> GP:
+    return dataclasses.replace(model, inducing=places)
 
 
 def _tied(model: GP, data: Series) -> Series | Tied:
@@ -147,12 +180,13 @@ def _tied(model: GP, data: Series) -> Series | Tied:
 class _Search:
     """The objective as a search sees it: scaled vectors in, numbers out; sites are kept from one call to the next."""
 
-    def __init__(self, model: GP, data: Series, scales: np.ndarray) -> None:
+    def __init__(self, model: GP, data: Series, scales: np.ndarray, batch_size: int | None = None) -> None:
         self.model, self.series, self.scales = model, data, scales
         self.data = _tied(model, data)
         self.start = np.asarray(unconstrain(model)) / scales
         self.moving = model.inducing is not None and unconstrain(model.inducing).size > 0
-        self.sites: Site | None = None
+        self.sites: Any = None
+        self.batch_size, self.rng = batch_size, np.random.default_rng(0)
 
     def _vector(self, scaled: np.ndarray) -> Array:
         """Free values; where inducing times are among them, the data are tied to the segments that these make."""
@@ -173,7 +207,7 @@ class _Search:
 
     def _converged(self, vector: Array) -> tuple[tuple[Array, tuple[Site | None, training.Report]], Array]:
         """The objective and its gradient, by way of the last sites that converged, or of fresh ones."""
-        start = self._first(vector) if self.sites is None else self.sites
+        start = self._first(vector) if self.sites is None else sites_of(self.sites)
         found = training.objective_and_gradient(self.model, vector, self.data, start)
         if self.sites is not None and _unconverged(found):
             # What fits one set of hyperparameters may be a start that leads nowhere for the next.
@@ -190,10 +224,11 @@ class _Search:
         return training.first_sites(constrain(self.model, vector), self.data)
 
     def alternate(self, scaled: np.ndarray) -> Evaluation:
-        if self.sites is None:
-            self.sites = training.first_sites(self.model, self.data)
         vector = self._vector(scaled)
-        value, gradient, sites, repaired = training.alternate(self.model, vector, self.data, self.sites)
+        if self.sites is None:
+            self.sites = training.begin(self.model, self.data)
+        data = self.data if self.batch_size is None else self.data.batch(self.rng, self.batch_size)
+        value, gradient, sites, repaired = training.alternate(self.model, vector, data, self.sites)
         if bool(jnp.isfinite(value)):
             self.sites = sites
         return Evaluation(float(value), np.asarray(gradient) * self.scales, 1, int(repaired))
@@ -236,4 +271,4 @@ def _fit(
             f"the log likelihood of these data is not finite under this model: {value} with {model}; "
             "check the scale of `y` against the variances"
         )
-    return Fit(model, data, order, clock, found, value, learnt, report)
+    return Fit(model, data, order, clock, found, value, sites, learnt, report)

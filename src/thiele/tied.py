@@ -189,7 +189,12 @@ class Tied(eqx.Module):
 
     def left(self, rule: AbstractRule, marginals: Marginal, sites: Site) -> Cavity:
         """What is left of q(w) without one datum's share of its site."""
-        tied = self.tied.clip(1.0)
+        return self.left_of(rule, marginals, sites, self.tied)
+
+    @staticmethod
+    def left_of(rule: AbstractRule, marginals: Marginal, sites: Site, tied: Float[Array, " S"]) -> Cavity:
+        """The same for some segments, each with the number of data that share its site."""
+        tied = tied.clip(1.0)
         if rule.energy == "power_ep":
             left = jax.vmap(lambda q, site, n: cavity(q, site, rule.power / n))(marginals, sites, tied)
             return left._replace(tied=tied)
@@ -201,8 +206,7 @@ class Tied(eqx.Module):
 
     def _site_terms(self, rule: AbstractRule, marginals: Marginal, left: Cavity, sites: Site) -> Float[Array, " S"]:
         _, of_site = LOCAL[rule.energy]
-        found = jax.vmap(lambda *args: of_site(rule, *args))(marginals, left.marginal, sites, self.tied)
-        return jnp.where(self.tied > 0, found, 0.0)
+        return jax.vmap(lambda *args: of_site(rule, *args))(marginals, left.marginal, sites, self.tied)
 
     def _over_groups(self, chain: Induced, add: Callable[[Any, Tile], Any], start: Any) -> Any:
         """`add` for all groups of tiles in turn, one group in memory at a time, in derivatives too."""

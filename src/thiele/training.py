@@ -86,22 +86,29 @@ def objective_and_gradient(
 
 @eqx.filter_jit
 def alternate(
-    model: Any, vector: Float[Array, " free"], data: Series | Tied, sites: Site
-) -> tuple[Float[Array, ""], Float[Array, " free"], Site, Int[Array, ""]]:
+    model: Any, vector: Float[Array, " free"], data: Series | Tied, state: Any
+) -> tuple[Float[Array, ""], Float[Array, " free"], Any, Int[Array, ""]]:
     """One round of the paper's schedule: one sweep of the sites, then the gradient of the energy with them held."""
-    new, repaired = approximate.one_sweep(model.rule, setting(constrain(model, vector), data), sites)
+    new, repaired = approximate.one_sweep(model.rule, setting(constrain(model, vector), data), state)
+    sites = approximate.sites_of(new)
 
     def of_vector(v: Array) -> Array:
         moved = constrain(model, v)
-        return approximate.held_objective(model.rule, setting(moved, data), new) + log_prior(moved)
+        return approximate.held_objective(model.rule, setting(moved, data), sites) + log_prior(moved)
 
     value, gradient = jax.value_and_grad(of_vector)(vector)
     return value, gradient, new, repaired
 
 
 @eqx.filter_jit
-def first_sites(model: Any, data: Series | Tied) -> Site:
+def begin(model: Any, data: Series | Tied) -> Any:
     """Where the paper's schedule begins."""
+    return approximate.begin(model.rule, setting(model, data))
+
+
+@eqx.filter_jit
+def first_sites(model: Any, data: Series | Tied) -> Site:
+    """Where sweeps to convergence begin."""
     return approximate.first_sites(setting(model, data))
 
 
