@@ -9,7 +9,8 @@ from tests.likelihoods.registry import jit
 from tests.rules.registry import RULES, problem
 from thiele import dense_sites as dense
 from thiele import likelihoods as th
-from thiele.energies import Data, converged_energy, energy, filter_energy, observed
+from thiele.energies import Data, converged_energy, energy, observed
+from thiele.filtered import filter_energy
 from thiele.inference import infer, initial_sites
 from thiele.rules import CVI, EKS, Laplace, PowerEP
 from thiele.steps import prior_chain

@@ -30,6 +30,7 @@ ROOMS = (
     "tied",
     "inducing",
     "sequence",
+    "filtered",
     "posterior",
     "inference",
     "mean",

@@ -10,7 +10,7 @@ All have one shape. With q ∝ p(f) Π t_n(f_n) and Z = ∫ p(f) Π t_n(f_n) df,
 
 so an energy is a function of one datum and one of its site, listed in `LOCAL`. A Gaussian likelihood is its own site
 and each sum is zero.
-The filter's approximate marginal likelihood (appendix C.4) is of another kind and stands by itself.
+The filter's approximate marginal likelihood (appendix C.4) is of another kind: see `thiele.filtered`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from thiele.chain import Chain, Information, log_normaliser, outputs, posterior
+from thiele.chain import Chain, Information, log_normaliser, outputs
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules.base import AbstractLocalRule, AbstractRule, Marginal, Site, Update
 from thiele.rules.cavity import cavity
@@ -252,21 +252,3 @@ def converged_energy(
     following, _ = data.smooth(chain, fresh)
     fresh = data.visit(rule, likelihood, chain, following, fresh).target
     return energy(rule, likelihood, chain, data, fresh)
-
-
-def filter_energy(
-    rule: AbstractRule, likelihood: AbstractLikelihood, chain: Chain, data: Data, sites: Site
-) -> Float[Array, ""]:
-    """Σ log ∫ p(y_n | f_n) p(f_n | sites before n) df_n: one filter pass, for any rule (paper, section 4.4 and C.4).
-
-    The prediction of f_n is the filtered marginal with the datum's own site taken out again.
-    """
-    found, _ = posterior(chain, information(chain, sites, data.mask))
-    H = jnp.asarray(emission(chain), found.m.dtype)
-    filtered = Marginal((H @ found.m).T, jnp.einsum("id,den,je->nij", H, found.P, H))
-
-    def term(likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Array:
-        predicted = cavity(q, site, 1.0).marginal
-        return log_expected_power(likelihood, y, *predicted, 1.0, rule.quadrature)
-
-    return jnp.sum(jnp.where(data.mask, each_datum(term, likelihood, data, filtered, sites), 0.0))
