@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from thiele.parameters import Parametric, fixed, increasing, param
-from thiele.series import Clock, Series
+from thiele.series import DAY, Clock, Series
 from thiele.tied import Tied
 
 # So many data are in memory at once, with their weights and quadrature nodes.
@@ -26,6 +26,15 @@ class Places(Parametric):
     of: Kind = eqx.field(static=True, default="states", kw_only=True)
 
 
+def _plain(given: Any) -> Any:
+    """Numbers and dates of Python in place of numpy's: what is static must hash and compare."""
+    array = np.asarray(given)
+    if array.dtype.kind == "M":
+        array = array.astype("datetime64[us]")
+    plain = (array / DAY if array.dtype.kind == "m" else array).tolist()
+    return tuple(plain) if isinstance(plain, list) else plain
+
+
 class Inducing(eqx.Module):
     """Which inducing times a model is to have: `count` of them, or those that are given as `times`.
 
@@ -35,9 +44,9 @@ class Inducing(eqx.Module):
     `count="auto"` takes as many as it needs to lose at most `tolerance` nats of log p(y) per observation.
     """
 
-    count: int | Literal["auto"] | None = eqx.field(static=True, default=None)
+    count: int | Literal["auto"] | None = eqx.field(converter=_plain, static=True, default=None)
     at: Literal["even", "quantiles"] = eqx.field(static=True, default="even", kw_only=True)
-    times: tuple | None = eqx.field(static=True, default=None, kw_only=True)
+    times: tuple | None = eqx.field(converter=_plain, static=True, default=None, kw_only=True)
     learn: bool = eqx.field(static=True, default=False, kw_only=True)
     of: Kind = eqx.field(static=True, default="states", kw_only=True)
     tolerance: float = eqx.field(static=True, default=1e-3, kw_only=True)
@@ -83,7 +92,7 @@ def as_inducing(given: Any) -> Inducing | Places | None:
         return Inducing(given)
     if np.ndim(given) != 1 or np.size(given) == 0:
         raise ValueError(f"`inducing` must have shape (M,), M at least 1, got {np.shape(given)}")
-    return Inducing(times=tuple(np.asarray(given)))
+    return Inducing(times=given)
 
 
 def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: bool = False) -> Tied:
