@@ -158,13 +158,15 @@ class GP(Parametric):
         """The data, checked and in order, and the model with inducing times for them."""
         clock = clock_for(t)
         data, order = series(t, y, clock, covariates)
-        self.likelihood.at(**data.covariates).check(np.where(data.observed, data.y, np.nan))
+        with jax.ensure_compile_time_eval():  # the data are concrete, also where a caller's jit traces the model
+            self.likelihood.at(**data.covariates).check(np.where(data.observed, data.y, np.nan))
         if not isinstance(self.inducing, Inducing):
             return self, data, order, clock
         if self.inducing.count == "auto":
             places = enough_places(self, data, self.inducing.tolerance)
         else:
-            places = self.inducing.place(data, clock)
+            with jax.ensure_compile_time_eval():
+                places = self.inducing.place(data, clock)
         return _placed(self, places), data, order, clock
 
 
