@@ -20,7 +20,7 @@ from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import double_precision
 from thiele.prediction import Prediction
 from thiele.rules import Site
-from thiele.series import Clock, Series, covariate_arrays
+from thiele.series import Clock, Order, Series, covariate_arrays
 from thiele.training import Report
 
 
@@ -36,12 +36,12 @@ class Component(NamedTuple):
 class Fit:
     """A model that has seen data: its posterior, and how it got there.
 
-    `data` is in the order of time; row i of it was row order[i] of what the user gave.
+    `data` is in the order of time: it holds the rows [order] of what the user gave.
     """
 
     model: Any
     data: Series
-    order: np.ndarray
+    order: Order
     clock: Clock
     posterior: ChainPosterior | InducedPosterior
     objective: float

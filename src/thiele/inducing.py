@@ -118,7 +118,8 @@ def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: 
     at_once = most if whole else max(1, min(most, DATA_AT_ONCE // width))
     groups = -(-most // at_once)
     cut = lambda x, fill: _padded(x, groups * at_once, fill).reshape(groups, at_once)  # noqa: E731
-    tied = np.add.reduceat(np.append(series.observed, False).astype(np.float64), edges[:-1]) * (inside > 0)
+    begins = np.minimum(edges[:-1], len(time) - 1)
+    tied = np.add.reduceat(series.observed, begins, dtype=np.int64) * (inside > 0.0)
     return Tied(
         time=time,
         y=series.y,

@@ -23,7 +23,7 @@ from thiele.parameters import Parametric, constrain, log_prior, settled, unconst
 from thiele.placement import enough_places
 from thiele.precision import double_precision
 from thiele.rules import CVI, AbstractRule, Site
-from thiele.series import Clock, Series, clock_for, is_traced, series, traced_series
+from thiele.series import Clock, Order, Series, clock_for, is_traced, series, traced_series
 from thiele.starts import natural_scales, starting_points
 from thiele.tied import Tied
 
@@ -154,12 +154,14 @@ class GP(Parametric):
                 fit = learn(_placed(fit.model, places))
         return fit
 
-    def _prepared(self, t: Any, y: Any, covariates: dict[str, Any]) -> tuple[GP, Series, np.ndarray, Clock]:
+    def _prepared(self, t: Any, y: Any, covariates: dict[str, Any]) -> tuple[GP, Series, Order, Clock]:
         """The data, checked and in order, and the model with inducing times for them."""
         clock = clock_for(t)
-        data, order = series(t, y, clock, covariates)
+        data, order = series(t, y, clock, covariates, find_repeated=self.inducing is None)
         with jax.ensure_compile_time_eval():  # the data are concrete, also where a caller's jit traces the model
-            self.likelihood.at(**data.covariates).check(np.where(data.observed, data.y, np.nan))
+            self.likelihood.at(**data.covariates).check(
+            data.y if np.all(data.observed) else np.where(data.observed, data.y, np.nan)
+        )
         if not isinstance(self.inducing, Inducing):
             return self, data, order, clock
         if self.inducing.count == "auto":
@@ -250,7 +252,7 @@ def _best_start(model: GP, data: Series, location: bool) -> GP:
     return candidates[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
 
 
-def _conditioned(model: GP, data: Series, order: np.ndarray, clock: Clock) -> Fit:
+def _conditioned(model: GP, data: Series, order: Order, clock: Clock) -> Fit:
     if training.is_exact(model):
         return _fit(model, data, order, clock, None, None, None, None)
     return _fit(model, data, order, clock, None, *training.find_sites(model, _tied(model, data)))
@@ -259,7 +261,7 @@ def _conditioned(model: GP, data: Series, order: np.ndarray, clock: Clock) -> Fi
 def _fit(
     model: GP,
     data: Series,
-    order: np.ndarray,
+    order: Order,
     clock: Clock,
     learnt: Learnt | None,
     sites: Site | None,

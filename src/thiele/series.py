@@ -85,7 +85,7 @@ def floats(values: Any, name: str) -> np.ndarray:
             f"np.asarray({name}, dtype='datetime64') makes dates of it"
         )
     try:
-        return array.astype(np.float64)
+        return array.astype(np.float64, copy=False)
     except (TypeError, ValueError):
         for row, value in enumerate(array.ravel()):
             try:
@@ -109,6 +109,10 @@ def _finite(array: np.ndarray, name: str) -> np.ndarray:
     return array
 
 
+# The places of sorted rows in what was given; a slice of all where that was sorted.
+Order = np.ndarray | slice
+
+
 class Series(NamedTuple):
     """Observations in the order of time. `observed` is False where a value is missing, and y is then a stand-in."""
 
@@ -119,8 +123,13 @@ class Series(NamedTuple):
     repeated: DistinctSteps | None = None
 
 
-def series(t: Any, y: Any, clock: Clock, covariates: dict[str, Any] | None = None) -> tuple[Series, np.ndarray]:
-    """Check, sort and mask. Returns the series and `order`: row i of it is row order[i] of the input."""
+def series(
+    t: Any, y: Any, clock: Clock, covariates: dict[str, Any] | None = None, find_repeated: bool = True
+) -> tuple[Series, Order]:
+    """Check, sort and mask. Returns the series and `order`: it holds the rows [order] of the input.
+
+    `find_repeated` looks for time steps that repeat, which a chain on the data's own times makes use of.
+    """
     times = clock.numbers(t)
     values = floats(y, "y")
     if values.ndim != 1:
@@ -134,12 +143,15 @@ def series(t: Any, y: Any, clock: Clock, covariates: dict[str, Any] | None = Non
     if not np.any(observed):
         came = f"{len(values)} rows, all missing" if len(values) else "no rows"
         raise ValueError(f"`y` must hold at least one observed value, got {came}")
-    order = np.argsort(times, kind="stable")
+    # Ten million rows that come in order are not to be copied about.
+    order = slice(None) if np.all(times[1:] >= times[:-1]) else np.argsort(times, kind="stable")
     extra = {name: value[order] for name, value in covariate_arrays(covariates or {}, len(times)).items()}
-    # A stand-in that every likelihood accepts, because it was observed: nothing is computed from an invalid value.
-    stand_in = values[np.argmax(observed)]
-    filled = np.where(observed, values, stand_in)
-    return Series(times[order], filled[order], observed[order], extra, distinct_steps(times[order])), order
+    if not np.all(observed):
+        # A stand-in that every likelihood accepts, because it was observed: nothing is computed from an invalid value.
+        values = np.where(observed, values, values[np.argmax(observed)])
+    times = times[order]
+    repeated = distinct_steps(times) if find_repeated else None
+    return Series(times, values[order], observed[order], extra, repeated), order
 
 
 def covariate_arrays(covariates: dict[str, Any], n: int) -> dict[str, np.ndarray]:

@@ -30,20 +30,24 @@ class DistinctSteps(NamedTuple):
 
 def distinct_steps(times: Float[np.ndarray, " n"]) -> DistinctSteps | None:
     """The steps between sorted times, if there are few; steps that differ by the rounding of the times are equal."""
-    steps = np.diff(times)
-    if len(steps) < 2:
+    if len(times) < 3:
         return None
-    rounding = 4.0 * np.finfo(np.float64).eps * np.max(np.abs(times))
-    near = np.round(steps / rounding) if rounding > 0.0 else steps
+    rounding = 4.0 * np.finfo(np.float64).eps * max(abs(times[0]), abs(times[-1]))
     # A long irregular series is recognised by its head.
-    if len(np.unique(near[: 8 * MOST_DISTINCT])) > MOST_DISTINCT:
+    if len(np.unique(_rounded(np.diff(times[: 8 * MOST_DISTINCT + 1]), rounding))) > MOST_DISTINCT:
         return None
+    steps = np.diff(times)
+    near = _rounded(steps, rounding)
     _, first, index = np.unique(near, return_index=True, return_inverse=True)
     if len(first) > min(MOST_DISTINCT, len(steps) // 2):
         return None
     # A table of few sizes, so that series of equal length share their compilations.
     room = max(8, 1 << (len(first) - 1).bit_length()) - len(first)
     return DistinctSteps(np.pad(steps[first], (0, room), mode="edge"), index.astype(np.int32))
+
+
+def _rounded(steps: np.ndarray, rounding: float) -> np.ndarray:
+    return np.round(steps / rounding) if rounding > 0.0 else steps
 
 
 class Steps(eqx.Module):
