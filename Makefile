@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-# Two processes: the tests mostly compile, which one process does on one core.
+# Two processes: the tests mostly compile, which one process does on one core. The tests of a file share what was
+# compiled, so they stay together.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
@@ -24,7 +25,7 @@ demo: $(VENV)/installed  ## fit two real series, print what was learnt, draw the
 	@$(BIN)/python -m thiele.demo
 
 test: $(VENV)/installed  ## run the tests and the docstring examples
-	$(BIN)/python -m pytest -q -n $(WORKERS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 slow: $(VENV)/installed  ## run the tests that take long
 	$(BIN)/python -m pytest -q -m slow

@@ -33,7 +33,7 @@ def as_given(data):
     return np.where(data.mask, data.y, np.nan)
 
 
-@pytest.mark.parametrize("name", ["poisson exp", "heteroscedastic"])
+@pytest.mark.parametrize("name", ["poisson exp", pytest.param("heteroscedastic", marks=pytest.mark.slow)])
 def test_energies_and_gradients_equal_the_dense_ones_at_any_sites(name):
     # Sites that have not converged: nothing is stationary, so every term and every derivative counts.
     p = problem(name)
@@ -72,7 +72,9 @@ def test_the_filter_energy_is_exact_for_a_gaussian_likelihood():
     np.testing.assert_allclose(found(), exact_log_likelihood(K, 0.4, as_given(p.data)), rtol=1e-10)
 
 
-@pytest.mark.parametrize("rule", [PowerEP(), Laplace(), EKS()], ids=lambda r: type(r).__name__)
+@pytest.mark.parametrize(
+    "rule", [PowerEP(), Laplace(), pytest.param(EKS(), marks=pytest.mark.slow)], ids=lambda r: type(r).__name__
+)
 def test_the_gradient_at_convergence_is_that_of_the_value_as_the_sites_follow(rule):
     p = problem("poisson exp")
     start = jnp.log(jnp.array([1.2, 2.0]))

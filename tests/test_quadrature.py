@@ -186,7 +186,7 @@ def tilted_on_a_grid(likelihood, y, mean, var, power):
     return value, (first - mean) / var, (spread / var - 1.0) / var
 
 
-@pytest.mark.parametrize("power", [1.0, 0.5])
+@pytest.mark.parametrize("power", [1.0, pytest.param(0.5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", TILTED)
 def test_a_tilted_normaliser_and_two_derivatives_are_right_where_the_likelihood_is_sharp(name, power):
     likelihood, rows = TILTED[name]

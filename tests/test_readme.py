@@ -19,7 +19,9 @@ def python_blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
+# But for the first of the README, which is an example.
 BLOCKS = {f"{page.name} {i}": block for page in PAGES for i, block in enumerate(python_blocks(page))}
+del BLOCKS["README.md 0"]
 
 
 def run(arguments: list[str], folder: Path) -> str:

@@ -4,13 +4,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.chain.problems import SCHEDULES
+from tests.chain.problems import SCHEDULES, SLOW
 from tests.chain.runs import assert_close, found, problem, symmetrised, truth
 from thiele.chain.matrices import dense
 
-every_schedule = pytest.mark.parametrize(
-    ("name", "lanes", "form"), SCHEDULES, ids=[f"{name}, {form}, {lanes}" for name, lanes, form in SCHEDULES]
-)
+
+def schedule(name, lanes, form):
+    marks = [pytest.mark.slow] if form == "square_root" and name in SLOW else []
+    return pytest.param(name, lanes, form, marks=marks, id=f"{name}, {form}, {lanes}")
+
+
+every_schedule = pytest.mark.parametrize(("name", "lanes", "form"), [schedule(*each) for each in SCHEDULES])
 
 
 @every_schedule

@@ -15,6 +15,8 @@ from thiele.chain import Chain, Information, Move, Tabulated, choose_form, log_n
 CASE = Case(n=8)
 H = build(CASE)[1].H
 forms = pytest.mark.parametrize("form", ["covariance", "square_root"])
+# Derivatives of the square-root form take long to compile.
+SLOW_ROOT = pytest.param("square_root", marks=pytest.mark.slow)
 
 
 @quick_jit
@@ -101,14 +103,14 @@ def parametrised(theta):
 THETA = np.array([0.8, 1.2, -0.3])
 
 
-@pytest.mark.parametrize(("lanes", "form"), [(2, "covariance"), (1, "square_root")])
+@pytest.mark.parametrize(("lanes", "form"), [(2, "covariance"), pytest.param(1, "square_root", marks=pytest.mark.slow)])
 def test_second_derivatives_are_those_of_the_dense_formula(lanes, form):
     actual = quick_jit(jax.hessian(lambda theta: log_normaliser(*parametrised(theta), lanes, form)))(THETA)
     expected = quick_jit(jax.hessian(lambda theta: reference.log_normaliser(*parametrised(theta))))(THETA)
     assert_close(actual, expected, 1e-8)
 
 
-@forms
+@pytest.mark.parametrize("form", ["covariance", SLOW_ROOT])
 def test_derivatives_of_moments_are_those_of_the_dense_formula(form):
     actual = quick_jit(jax.jacrev(lambda theta: marginals(*parametrised(theta), 1, form)))(THETA)
     expected = quick_jit(jax.jacrev(lambda theta: reference.moments(*parametrised(theta))))(THETA)

@@ -1,5 +1,7 @@
 """Every kernel that the tests run over: a new entry inherits all of them."""
 
+import pytest
+
 from thiele.kernels import (
     RBF,
     SHO,
@@ -48,6 +50,25 @@ KERNELS = {
     "IntegratedWiener * Cosine": IntegratedWiener(0.6, 0.3, 0.2) * Cosine(1.0, 2.0),
     "(Matern32 + Periodic) * Matern12": (Matern32(1.0, 2.0) + Periodic(0.5, 2.0, 1.5)) * Matern12(0.8, 3.0),
 }
+
+# Kernels that are put together like another one in the list: a claim that takes seconds to compile for each kernel
+# leaves them to the slow tests.
+VARIANTS = (
+    "Matern12",
+    "Periodic, smooth",
+    "QuasiPeriodic, Matern32",
+    "Subband, Matern52",
+    "SHO, critical",
+    "SHO, overdamped",
+    "RBF",
+    "scaled sum",
+    "scale",
+    "Matern32 * Matern12",
+    "Constant * Periodic",
+    "IntegratedWiener * Cosine",
+    "(Matern32 + Periodic) * Matern12",
+)
+LONG = [pytest.param(name, marks=[pytest.mark.slow] if name in VARIANTS else []) for name in KERNELS]
 
 STACKS = {
     "two": Stack(Matern32(1.0, 2.0), Matern52(0.5, 1.0)),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.scipy.special import ndtr
 from scipy import stats
 from scipy.special import expit
@@ -59,6 +60,24 @@ LIKELIHOODS = {
         _REALS,
     ),
 }
+
+# A second link of the same family, and a density that another entry has too: where a claim takes long to compile, these
+# wait for the slow tests.
+VARIANTS = (
+    "bernoulli probit",
+    "binomial probit",
+    "poisson softplus",
+    "negative binomial softplus",
+    "ordinal probit",
+    "exponential",
+    "custom",
+)
+
+
+def long(names):
+    """The same names, for a claim that takes seconds to compile."""
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in VARIANTS else []) for name in names]
+
 
 ORDERED = {name: entry for name, entry in LIKELIHOODS.items() if name != "categorical"}
 

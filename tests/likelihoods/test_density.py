@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.likelihoods.registry import LIKELIHOODS, ORDERED, REFERENCE, is_integer, jit, latent_points, outcomes
+from tests.likelihoods.registry import LIKELIHOODS, ORDERED, REFERENCE, is_integer, jit, latent_points, long, outcomes
 from thiele import likelihoods as th
 
 
@@ -66,7 +66,7 @@ def test_distribution_function_is_the_sum_of_the_density(name):
         np.testing.assert_allclose(slope, jnp.exp(over(likelihood.log_prob, examples, fs)), rtol=1e-7, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("name", long(LIKELIHOODS))
 def test_samples_have_the_stated_mean_and_variance(name):
     likelihood, _ = LIKELIHOODS[name]
     f = jnp.asarray(latent_points(likelihood)[2])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.likelihoods.registry import LIKELIHOODS, ORDERED, is_integer, jit, moments, outcomes
+from tests.likelihoods.registry import LIKELIHOODS, ORDERED, is_integer, jit, long, moments, outcomes
 from thiele import likelihoods as th
 from thiele.likelihoods.base import mixture_moments
 from thiele.quadrature import GaussHermite, Unscented5, expectation, log_expectation
@@ -32,7 +32,7 @@ def dense_grid(mean, var):
     return mean + np.sqrt(var) * x, weights / weights.sum()
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("name", long(LIKELIHOODS))
 def test_expectations_agree_with_plain_quadrature_over_all_latents(name):
     likelihood, ys = LIKELIHOODS[name]
     mean, var = map(jnp.asarray, moments(likelihood))
@@ -89,7 +89,7 @@ def test_predictive_mean_and_variance_are_those_of_the_predictive_density_and_of
     np.testing.assert_allclose(stated_variance, variance.reshape(np.shape(stated_variance)), rtol=tolerance, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ORDERED)
+@pytest.mark.parametrize("name", long(ORDERED))
 def test_quantiles_invert_the_predictive_distribution_function(name):
     likelihood, _ = ORDERED[name]
     mean, var = map(jnp.asarray, moments(likelihood))

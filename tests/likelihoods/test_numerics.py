@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tests.likelihoods.registry import LIKELIHOODS, jit, moments
+from tests.likelihoods.registry import LIKELIHOODS, jit, long, moments
 from thiele import likelihoods as th
 from thiele.likelihoods.special import capped_exp, log_ndtr, log_softplus
 from thiele.parameters import constrain, fixed, parameters, unconstrain
@@ -44,7 +44,7 @@ def test_density_and_two_derivatives_are_finite_at_extreme_latent_values(name):
     assert finite(jit(both)(jnp.asarray(ys), as_latents(likelihood, EXTREMES)))
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("name", long(LIKELIHOODS))
 def test_what_the_rules_differentiate_is_finite_also_without_variance_and_far_away(name):
     likelihood, ys = LIKELIHOODS[name]
     size = likelihood.latents
@@ -63,7 +63,7 @@ def test_what_the_rules_differentiate_is_finite_also_without_variance_and_far_aw
     assert finite(jit(jax.vmap(quantities, (None, 0, 0)))(jnp.asarray(ys[0]), means, variances))
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("name", long(LIKELIHOODS))
 def test_single_precision_stays_single_and_agrees(name):
     likelihood, ys = LIKELIHOODS[name]
     mean, var = moments(likelihood)
@@ -83,7 +83,7 @@ def test_single_precision_stays_single_and_agrees(name):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4)
 
 
-@pytest.mark.parametrize("name", [name for name, entry in LIKELIHOODS.items() if [*parameters(entry.likelihood)]])
+@pytest.mark.parametrize("name", long(name for name, entry in LIKELIHOODS.items() if [*parameters(entry.likelihood)]))
 def test_parameters_are_learnt_through_one_vector(name):
     likelihood, ys = LIKELIHOODS[name]
     mean, var = map(jnp.asarray, moments(likelihood))
