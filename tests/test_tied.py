@@ -63,6 +63,14 @@ def assert_close(ours, theirs, rtol=1e-7, atol=1e-8):
         np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
 
+@pytest.mark.parametrize("z", [[1.0, 2.0, 4.0], [-1.0, 2.5, 9.0], [-2.0, -1.0, 7.0], [7.0, 8.0, 9.0], [5.0]], ids=str)
+def test_every_observed_datum_is_counted_in_its_segment(z):
+    times, mask = np.array([0.0, 1.0, 1.0, 2.0, 3.0, 4.0, 5.0]), np.array([True, True, False, True, True, True, True])
+    found = tie(Series(times, np.ones(7), mask, {}), np.array(z)).tied
+    segment = np.searchsorted(z, times, side="right")
+    np.testing.assert_array_equal(found, np.bincount(segment[mask], minlength=len(z) + 1))
+
+
 # One visit of the data, at any sites: marginals, the energy, and what each rule puts in the place of every site.
 
 # Data before the first, an empty segment, data on one of the inducing times, and none after the last.

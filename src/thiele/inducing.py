@@ -118,8 +118,9 @@ def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: 
     at_once = most if whole else max(1, min(most, DATA_AT_ONCE // width))
     groups = -(-most // at_once)
     cut = lambda x, fill: _padded(x, groups * at_once, fill).reshape(groups, at_once)  # noqa: E731
-    begins = np.minimum(edges[:-1], len(time) - 1)
-    tied = np.add.reduceat(series.observed, begins, dtype=np.int64) * (inside > 0.0)
+    # Of segments that hold data only: an empty one would begin where another does, or beyond the last row.
+    tied, holds = np.zeros(len(inside)), inside > 0
+    tied[holds] = np.add.reduceat(series.observed, edges[:-1][holds], dtype=np.int64)
     return Tied(
         time=time,
         y=series.y,
