@@ -28,6 +28,10 @@ def double_precision():
         yield
 
 
+KERNEL = kn.Matern32(1.2, 2.0)
+ROUGH = kn.Matern12(1.2, 2.0)  # its programs are smaller
+
+
 def tied(times, data, z):
     """`Data` at sorted times, tied by the segments that z makes."""
     covariates = {name: np.asarray(x) for name, x in data.covariates.items()}
@@ -80,7 +84,7 @@ QUICK = {
     "poisson exp": ("cvi", "laplace"),
     "bernoulli logit": ("power ep 0.5",),
     "student-t": ("cvi",),
-    "heteroscedastic": ("cvi", "pl"),
+    "heteroscedastic": ("cvi",),
 }
 
 
@@ -119,7 +123,8 @@ def visited(rules, likelihood, kernel, times, data, z, sites=None):
 def test_one_visit_of_the_data_is_that_of_dense_algebra(name):
     p = sparse_problem(name)
     rules = [RULES[rule] for rule in QUICK[name]]
-    ours, theirs, repaired = jit(lambda k: visited(rules, p.likelihood, k, p.times, p.data, PLACES))(p.kernel)
+    kernel = ROUGH if name in ("bernoulli logit", "student-t") else p.kernel
+    ours, theirs, repaired = jit(lambda k: visited(rules, p.likelihood, k, p.times, p.data, PLACES))(kernel)
     assert p.likelihood.latents > 1 or not np.any(repaired)
     assert_close(ours, theirs)
 
@@ -159,7 +164,9 @@ def gradients(rule, p, z):
     ],
 )
 def test_gradients_are_those_of_dense_algebra_at_any_sites(rule, name):
-    assert_close(*gradients(RULES[rule], sparse_problem(name), PLACES), rtol=1e-6)
+    p = sparse_problem(name)
+    p = p._replace(kernel=ROUGH) if (rule, name) == ("cvi", "poisson exp") else p
+    assert_close(*gradients(RULES[rule], p, PLACES), rtol=1e-6)
 
 
 ALL = [(rule, name) for name in LIKELIHOODS for rule in RULES if (rule, name) not in NO_FIXED_POINT]
@@ -186,8 +193,6 @@ def test_every_rule_and_likelihood_converges_to_the_fixed_point_of_dense_algebra
 # The same, to convergence, for every arrangement of data and inducing times; one compilation serves them all.
 
 SIZE = 14
-KERNEL = kn.Matern32(1.2, 2.0)
-ROUGH = kn.Matern12(1.2, 2.0)  # its programs are smaller
 
 
 def arrangements():
@@ -342,9 +347,9 @@ def test_many_groups_of_tiles_are_one_group(monkeypatch):
         def value(kernel):
             chain = chain_of(kernel, z)
             sites = some_sites(chain, jnp.asarray(t), data.mask)
-            q, log_z = of_segments.smooth(chain, sites)
+            q, _ = of_segments.smooth(chain, sites)
             found = of_segments.visit(CVI(), th.Poisson(), chain, q, sites)
-            return log_z + of_segments.terms(CVI(), th.Poisson(), chain, q, sites)[0], found
+            return found.terms, found
 
         whole = jit(jax.value_and_grad(value, has_aux=True))(ROUGH)
         return of_segments.segment.shape[0], whole
@@ -361,7 +366,7 @@ def test_many_groups_of_tiles_are_one_group(monkeypatch):
 def test_one_datum_and_one_inducing_time_are_enough(n, z):
     t = np.linspace(1.0, 3.0, n)
     data = observed(np.arange(n) % 3 + 1.0)
-    ours, theirs, _ = jit(lambda k: visited([CVI()], th.Poisson(), k, t, data, np.array(z)))(KERNEL)
+    ours, theirs, _ = jit(lambda k: visited([CVI()], th.Poisson(), k, t, data, np.array(z)))(ROUGH)
     assert_close(ours, theirs)
 
 
@@ -385,12 +390,13 @@ def on_the_data(distinct):
 
 @pytest.mark.parametrize(
     "names",
-    [("cvi", "ep"), pytest.param(("laplace", "pl", "eks", "power ep 0.5"), marks=pytest.mark.slow)],
+    [("ep",), pytest.param(("cvi", "laplace", "pl", "eks", "power ep 0.5"), marks=pytest.mark.slow)],
     ids=", ".join,
 )
 def test_a_state_at_every_datum_is_the_full_model(names):
     # At any sites: so sweeps and gradients agree all the way.
     p = on_the_data(distinct=True)
+    p = p._replace(kernel=ROUGH) if names == ("ep",) else p
     n, of_segments, f = p.times.size, tied(p.times, p.data, p.times), int(np.argmax(p.kernel.sde().H))
     rng = np.random.default_rng(6)
     sites = Site(jnp.asarray(rng.normal(size=(n, 1))), jnp.asarray(rng.uniform(0.2, 2.0, (n, 1, 1))))
@@ -398,7 +404,8 @@ def test_a_state_at_every_datum_is_the_full_model(names):
     def embedded(sites):
         # Datum n begins segment n + 1, and f is one component of the state there.
         h, J = (jnp.where(p.data.mask, x.reshape(n), 0.0) for x in sites)
-        return Site(jnp.zeros((n + 1, 4)).at[1:, f].set(h), jnp.zeros((n + 1, 4, 4)).at[1:, f, f].set(J))
+        empty = of_segments.empty(chain_of(p.kernel, p.times), 1)
+        return Site(empty.shift.at[1:, f].set(h), empty.precision.at[1:, f, f].set(J))
 
     @jit
     def both(kernel):
