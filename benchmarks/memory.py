@@ -1,7 +1,7 @@
 """Peak memory of a sparse model as the data grow, with the inducing states fixed: `python -m benchmarks.memory`.
 
-A Poisson series with a Matérn-7/2 (d = 4) and M = 10,000 inducing times is conditioned at N = 10^5 and at N = 10^7, each
-in a process of its own. Sites take O(M d²) and the data pass by in tiles, so all but the data should stay the same.
+A Poisson series with a Matérn-7/2 (d = 4) and M = 10,000 inducing times is conditioned at N = 10^5 and at N = 10^7,
+each in a process of its own. Sites take O(M d²) and data pass by in tiles: all but the data should stay the same.
 """
 
 import argparse

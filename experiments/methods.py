@@ -3,37 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import thiele as th
 from thiele.rules import AbstractRule
 
 
 class Method(NamedTuple):
-    """A rule with a step of any size; a sparse method takes the task's number of inducing times."""
+    """A rule with a step of any size; a sparse method takes the task's number of inducing states or values."""
 
     name: str
     rule: Callable[..., AbstractRule]
-    sparse: bool = False
+    sparse: Literal["states", "values"] | None = None
 
     def settings(self, inducing: int, step: float) -> dict[str, Any]:
         """What the method adds to a model's arguments."""
         rule = {"rule": self.rule(step=step)}
-        return {**rule, "inducing": inducing} if self.sparse else rule
+        return {**rule, "inducing": th.Inducing(inducing, of=self.sparse)} if self.sparse else rule
 
 
 def _power_ep(power: float) -> Callable[..., AbstractRule]:
     return lambda step: th.PowerEP(power=power, step=step)
 
 
+def _by_gradients(step: float) -> AbstractRule:
+    """The step of a site update means nothing to Adam, which has its own."""
+    return th.VGP()
+
+
+_RULES: dict[str, Callable[..., AbstractRule]] = {
+    "EKS": th.EKS,
+    "PL": th.PL,
+    "PEP(1)": _power_ep(1.0),
+    "PEP(0.5)": _power_ep(0.5),
+    "PEP(0.01)": _power_ep(0.01),
+    "CVI": th.CVI,
+}
+
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("full-EKS", th.EKS),
-        Method("full-PL", th.PL),
-        Method("full-PEP(1)", _power_ep(1.0)),
-        Method("full-PEP(0.5)", _power_ep(0.5)),
-        Method("full-PEP(0.01)", _power_ep(0.01)),
-        Method("full-CVI", th.CVI),
+        *(Method(f"full-{name}", rule) for name, rule in _RULES.items()),
+        *(Method(f"sparse-{name}", rule, "states") for name, rule in _RULES.items()),
+        Method("S2VGP", _by_gradients, "states"),
+        Method("SVGP", _by_gradients, "values"),
     )
 }

@@ -80,6 +80,6 @@ def condition(model: Any, data: Series | Tied, sites: Site) -> ChainPosterior | 
     """The posterior that the sites make."""
     at = setting(model, data)
     if isinstance(data, Tied):
-        return InducedPosterior(at.chain.z, data.smooth(at.chain, sites)[0], sites, model.inducing.of)
+        return InducedPosterior(model.inducing.times, data.smooth(at.chain, sites)[0], sites, model.inducing.of)
     info = information(at.chain, sites, at.data.mask)
     return ChainPosterior(jnp.asarray(data.time), posterior(at.chain, info)[0], info._replace(H=None))

@@ -18,7 +18,7 @@ from thiele.chain.matrices import dense
 from thiele.chain.square_root import semidefinite_root
 from thiele.rules.cavity import Marginal, Site
 from thiele.sde import SDE
-from thiele.tables import as_array, as_table
+from thiele.tables import as_array
 from thiele.weights import forward_substitution, weights
 
 
@@ -91,7 +91,7 @@ class Bridges(NamedTuple):
         nothing = jnp.zeros_like(states[..., :1])
         before, after = jnp.concatenate([nothing, states], axis=-1), jnp.concatenate([states, nothing], axis=-1)
         noise = after - jnp.einsum("ijs,cjs->cis", dense(self.A), before)
-        e = forward_substitution(as_table(dense(self.L)[None]), [noise[:, i] for i in range(noise.shape[1])])
+        e = forward_substitution(dense(self.L)[None], [noise[:, i] for i in range(noise.shape[1])])
         return jnp.moveaxis(jnp.concatenate([before, jnp.stack(e, axis=1)], axis=1), 1, 2)
 
     @property

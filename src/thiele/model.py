@@ -27,8 +27,10 @@ from thiele.series import Clock, Order, Series, clock_for, is_traced, series, tr
 from thiele.starts import natural_scales, starting_points
 from thiele.tied import Tied
 
-# How often "auto" may add inducing times and learn again.
+# How often "auto" may add inducing times and learn again, and how many it has at least while hyperparameters are
+# learnt: too few cannot show a wiggle that the starting values do not expect.
 REFINEMENTS = 3
+LEAST_WHILE_LEARNING = 48
 
 
 class GP(Parametric):
@@ -144,14 +146,17 @@ class GP(Parametric):
             best = settled(constrain(model, jnp.asarray(learnt.vector * search.scales)))
             return _fit(best, data, order, clock, learnt, *search.at(learnt.vector))
 
-        fit = learn(model)
-        if isinstance(self.inducing, Inducing) and self.inducing.count == "auto":
+        if not isinstance(self.inducing, Inducing) or self.inducing.count != "auto":
+            return learn(model)
+        enough = lambda model: enough_places(model, data, allowed, LEAST_WHILE_LEARNING)  # noqa: E731
+        allowed = self.inducing.tolerance
+        fit = learn(_placed(model, enough(model)))
+        for _ in range(REFINEMENTS):
             # What was enough for the starting values may be too little for those that were learnt.
-            for _ in range(REFINEMENTS):
-                places = enough_places(fit.model, data, self.inducing.tolerance)
-                if fit.inducing is None or (places is not None and len(places.times) <= len(fit.inducing)):
-                    break
-                fit = learn(_placed(fit.model, places))
+            places = enough(fit.model)
+            if fit.inducing is None or (places is not None and len(places.times) <= len(fit.inducing)):
+                break
+            fit = learn(_placed(fit.model, places))
         return fit
 
     def _prepared(self, t: Any, y: Any, covariates: dict[str, Any]) -> tuple[GP, Series, Order, Clock]:
@@ -159,9 +164,8 @@ class GP(Parametric):
         clock = clock_for(t)
         data, order = series(t, y, clock, covariates, find_repeated=self.inducing is None)
         with jax.ensure_compile_time_eval():  # the data are concrete, also where a caller's jit traces the model
-            self.likelihood.at(**data.covariates).check(
-            data.y if np.all(data.observed) else np.where(data.observed, data.y, np.nan)
-        )
+            seen = data.y if np.all(data.observed) else np.where(data.observed, data.y, np.nan)
+            self.likelihood.at(**data.covariates).check(seen)
         if not isinstance(self.inducing, Inducing):
             return self, data, order, clock
         if self.inducing.count == "auto":
@@ -231,7 +235,9 @@ class _Search:
         vector = self._vector(scaled)
         if self.sites is None:
             self.sites = training.begin(self.model, self.data)
-        data = self.data if self.batch_size is None else self.data.batch(self.rng, self.batch_size)
+        data = self.data
+        if self.batch_size is not None and isinstance(data, Tied):
+            data = data.batch(self.rng, self.batch_size)
         value, gradient, sites, repaired = training.alternate(self.model, vector, data, self.sites)
         if bool(jnp.isfinite(value)):
             self.sites = sites

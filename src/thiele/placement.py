@@ -15,14 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from thiele.approximate import setting
 from thiele.bridges import bridges
-from thiele.energies import each_datum
+from thiele.energies import Data, each_datum
 from thiele.inducing import Places
 from thiele.kernels import AbstractKernel
+from thiele.likelihoods import AbstractLikelihood, Shifted
 from thiele.parameters import fixed
-from thiele.rules import CVI, Marginal
+from thiele.rules import CVI, Marginal, PowerEP
 from thiele.rules.cavity import Cavity
+from thiele.sequence import with_site
 from thiele.series import Series
 
 WIDTHS = 96
@@ -30,8 +31,10 @@ PLACES_IN_A_GAP = 8
 SAMPLED = 2000
 
 
-def enough_places(model: Any, series: Series, tolerance: float) -> Places | None:
-    """Evenly spaced times that lose at most `tolerance` nats per observation; None where the data's own are as few."""
+def enough_places(model: Any, series: Series, tolerance: float, least: int = 2) -> Places | None:
+    """Evenly spaced times, at least `least`, that lose at most `tolerance` nats per observation; None where the data's
+    own are as few.
+    """
     seen = np.asarray(series.time)[series.observed]
     distinct = len(np.unique(seen))
     span = float(seen[-1] - seen[0])
@@ -46,7 +49,7 @@ def enough_places(model: Any, series: Series, tolerance: float) -> Places | None
     lost = np.asarray(loss_per_datum(model, some, jnp.asarray(widths), float(seen[0])))
     allowed = np.flatnonzero(lost <= tolerance)
     width = widths[allowed[-1]] if len(allowed) and np.all(np.isfinite(lost)) else widths[0]
-    count = int(np.ceil(span / width)) + 1
+    count = max(int(np.ceil(span / width)) + 1, least)
     if count >= distinct:
         return None
     return Places(fixed(np.linspace(seen[0], seen[-1], count)))
@@ -55,14 +58,21 @@ def enough_places(model: Any, series: Series, tolerance: float) -> Places | None
 @eqx.filter_jit
 def loss_per_datum(model: Any, series: Series, widths: Float[Array, " k"], origin: float | Array) -> Float[Array, " k"]:
     """½ mean(Λ ν) for gaps of each width, with the curvature of every datum where the prior expects it."""
-    at = setting(eqx.tree_at(lambda m: m.inducing, model, None, is_leaf=lambda x: x is None), series)
-    prior = at.chain.moves.sde.covariance(jnp.asarray(series.time))
-    H = jnp.asarray(at.chain.moves.sde.H)
-    var = jnp.einsum("li,ijn,mj->nlm", H, at.chain.moves.sde.dense(prior), H)
-    q = Marginal(jnp.zeros(var.shape[:2]), var)
-    rest = Cavity(q, jnp.ones(len(series.time), bool), jnp.ones(len(series.time)))
-    found = each_datum(CVI(quadrature=model.rule.quadrature).propose, at.likelihood, at.data, q, rest)
-    curvature = jnp.mean(jnp.maximum(jnp.diagonal(found.site.precision, axis1=1, axis2=2), 0.0), axis=0)
+    sde, H = model.kernel.sde(), jnp.asarray(model.kernel.sde().H)
+    likelihood = Shifted(model.likelihood, model.mean.value)
+    data = Data(series.y, series.observed, series.covariates)
+    var = jnp.einsum("li,ijn,mj->nlm", H, sde.dense(sde.covariance(jnp.asarray(series.time))), H)
+    quadrature = model.rule.quadrature
+
+    def curvature_of(likelihood: AbstractLikelihood, y: Array, var: Array) -> Array:
+        """Λ under the prior as this datum alone would change it: a count of 100 has more than the prior expects."""
+        prior = Marginal(jnp.zeros(var.shape[0]), var)
+        whole = Cavity(prior, jnp.array(True))
+        seen = with_site(prior, PowerEP(quadrature=quadrature).propose(likelihood, y, prior, whole).site)
+        found = CVI(quadrature=quadrature).propose(likelihood, y, seen, Cavity(seen, jnp.array(True)))
+        return jnp.maximum(jnp.diagonal(found.site.precision), 0.0)
+
+    curvature = jnp.mean(each_datum(curvature_of, likelihood, data, var), axis=0)
     spread = jax.vmap(lambda width: mean_spread(model.kernel, origin, width))(widths)
     return 0.5 * spread @ curvature
 

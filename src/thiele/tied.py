@@ -292,7 +292,7 @@ def _each(
 ) -> Any:
     """`function(likelihood, y, q, left, *along)` at every datum of a group of tiles; `q` and `left` are by tile."""
     if left is not None:
-        proper, tied = (jnp.broadcast_to(x[:, None], tile.mask.shape) for x in (left.proper, left.tied))
+        proper, tied = (jnp.broadcast_to(jnp.asarray(x)[:, None], tile.mask.shape) for x in (left.proper, left.tied))
         left = Cavity(projection.marginals(left.marginal), proper, tied)
 
     def one(y: Array, covariates: dict[str, Array], q: Marginal, left: Cavity | None, *along: Any) -> Any:

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int
 
 from thiele.chain.types import Blocks
 from thiele.sde import SDE
-from thiele.tables import Table, as_array, as_table
+from thiele.tables import as_array
 
 
 class Weights(NamedTuple):
@@ -49,9 +49,7 @@ def weights(
         (A, Q), (A_back, _), seen = ahead[i], back[i], block.observed
         q = [jnp.where(first, _entry(P, x), _entry(N, x)) for P, N in zip(prior[i][seen], Q[seen], strict=True)]
         c = [_dot(row, q) for row in A_back]
-        k = forward_substitution(
-            as_table(as_array(L[i])[..., segment, None]), [jnp.where(last, 0.0, entry) for entry in c]
-        )
+        k = forward_substitution(as_array(L[i])[..., segment, None], [jnp.where(last, 0.0, entry) for entry in c])
         of_state.append([jnp.where(first, 0.0, _entry(entry, x)) for entry in A[seen]])
         of_noise.append(k)
         spread.append(jnp.maximum(jnp.sum(q[seen] - sum(entry**2 for entry in k), axis=0), 0.0))
@@ -67,12 +65,12 @@ def _dot(row: tuple[Array | None, ...], column: list[Array]) -> Array:
     return sum((a * b for a, b in zip(row, column, strict=True) if a is not None), jnp.zeros_like(column[0]))
 
 
-def forward_substitution(L: Table, c: list[Array]) -> list[Array]:
-    """L⁻¹ c for a lower triangular table; a direction without noise gets zero."""
+def forward_substitution(L: Float[Array, "count dim dim *times"], c: list[Array]) -> list[Array]:
+    """L⁻¹ c for lower triangular L, entry by entry; a direction without noise gets zero."""
     k: list[Array] = []
-    for row, target in zip(L, c, strict=True):
-        pivot = row[len(k)]
-        rest = target - sum(a * b for a, b in zip(row, k, strict=False))
+    for i, target in enumerate(c):
+        rest = target - sum(L[:, i, j] * x for j, x in enumerate(k))
+        pivot = L[:, i, i]
         k.append(jnp.where(pivot > 0.0, rest / jnp.where(pivot > 0.0, pivot, 1.0), 0.0))
     return k
 

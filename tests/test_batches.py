@@ -1,0 +1,83 @@
+"""Stochastic updates: right on average, and on the way to what all data give."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import thiele as th
+from tests.likelihoods.registry import jit
+from tests.test_tied import chain_of, tied
+from thiele import inducing
+from thiele.energies import observed
+from thiele.inference import infer, sweep
+
+T = np.linspace(0.0, 10.0, 60)
+Y = np.random.default_rng(3).poisson(np.exp(0.5 + np.sin(T))).astype(float)
+Z = np.linspace(0.0, 10.0, 5)
+KERNEL = th.Matern32(1.0, 3.0)
+
+
+def test_the_mean_over_all_batches_is_the_whole():
+    with jax.enable_x64(True):
+        data, chain = tied(T, observed(Y), Z), chain_of(KERNEL, Z)
+        q = jit(lambda: infer(th.CVI(), th.Poisson(), chain, data).marginals)()
+        sites = data.empty(chain, 1)
+        visit = jit(lambda data: data.visit(th.CVI(), th.Poisson(), chain, q, sites))
+        whole = visit(data)
+        full = np.flatnonzero(np.asarray(data.length).ravel())
+
+        class Each:
+            """Stands in for a generator: every tile once, one at a time."""
+
+            def __init__(self, place):
+                self.place = place
+
+            def choice(self, among, count, replace):
+                return among[self.place : self.place + 1]
+
+        found = [visit(jax.tree.map(jnp.asarray, data.batch(Each(i), 1))) for i in range(len(full))]
+        for name in ("terms", "target"):
+            mean = jax.tree.map(lambda *x: sum(x) / len(x), *(getattr(f, name) for f in found))
+            for a, b in zip(jax.tree.leaves(mean), jax.tree.leaves(getattr(whole, name)), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_small_steps_on_batches_end_near_the_optimum_of_all_data():
+    with jax.enable_x64(True):
+        data, chain = tied(T, observed(Y), Z), chain_of(KERNEL, Z)
+        best = jit(lambda: infer(th.CVI(), th.Poisson(), chain, data))()
+        step = jit(lambda data, sites, size: sweep(th.CVI(), th.Poisson(), chain, data, sites, size).sites)
+        rng, sites = np.random.default_rng(0), data.empty(chain, 1)
+        for k in range(1, 301):
+            sites = step(jax.tree.map(jnp.asarray, data.batch(rng, 20)), sites, 1.0 / k**0.7)
+        mean = data.smooth(chain, sites)[0].mean
+        np.testing.assert_allclose(mean, best.marginals.mean, atol=0.15)
+
+
+def test_a_fit_on_batches_learns():
+    model = th.GP(th.Matern32(1.0, 1.0), th.Poisson(), inducing=Z, rule=th.CVI(step=0.2))
+    fit = model.fit(T, Y, schedule="paper", batch_size=20, max_steps=150, learning_rate=0.05)
+    assert fit.objective > model.condition(T, Y).objective + 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"batch_size": 0, "schedule": "paper"}, "positive integer or None, got 0"),
+        ({"batch_size": 2.5, "schedule": "paper"}, "positive integer or None, got 2.5"),
+        ({"batch_size": 10}, "needs inducing times"),
+    ],
+)
+def test_bad_batches_are_refused_by_name(options, words):
+    with pytest.raises(ValueError, match=f"`batch_size`.*{words}"):
+        th.GP(KERNEL, th.Poisson(), inducing=Z).fit(T, Y, **options)
+
+
+def test_series_too_long_for_one_group_are_sampled_too(monkeypatch):
+    monkeypatch.setattr(inducing, "DATA_AT_ONCE", 8)
+    data = tied(T, observed(Y), Z)
+    assert data.segment.shape[0] > 1
+    some = data.batch(np.random.default_rng(0), 20)
+    assert some.segment.shape[0] == 1
+    assert np.sum(some.length) > 10
