@@ -27,8 +27,9 @@ from thiele.rules.vgp import Factors
 # A residual may grow by this factor in one sweep: on the way from a poor start it does.
 GROWTH = 2.0
 SMALLEST_STEP = 1e-5
-# The baseline by gradients has no residual; it has converged when this many steps in a row gain nothing.
-PATIENCE = 30
+# The baseline by gradients has no residual; it has converged when this many steps in a row gain nothing. Near the
+# optimum the first steps of Adam lead away from it, and fewer would take that for the end.
+PATIENCE = 60
 
 
 class Inferred(NamedTuple):
