@@ -12,7 +12,8 @@ from tests.sampling import Truth, importance, log_likelihood, slices
 from thiele import dense_sites as dense
 from thiele import kernels as kn
 from thiele import likelihoods as th
-from thiele.energies import filter_energy, observed
+from thiele.energies import observed
+from thiele.filtered import filter_energy
 from thiele.inference import infer
 from thiele.rules import CVI, Laplace, PowerEP
 from thiele.steps import prior_chain
