@@ -58,6 +58,10 @@ class Data(NamedTuple):
     mask: Bool[Array, " n"]
     covariates: dict[str, Float[Array, " n"]]
 
+    def stationary(self, rule: AbstractRule) -> bool:
+        """Whether the rule's energy is stationary in the sites where it has converged."""
+        return rule.stationary
+
     def empty(self, chain: Chain, latents: int) -> Site:
         """Sites that say nothing: q is the prior."""
         n, dtype = self.mask.shape[0], chain.mean.dtype
@@ -245,6 +249,9 @@ def converged_energy(
     forgets where it began, so for Laplace, and for EKS where it equals Newton's method (Poisson with the exponential
     and Bernoulli with the logistic link), that is exact. For PL and other EKS it is nearly so.
     """
+    if rule.stationary and not data.stationary(rule):
+        # Power EP with tied sites: nearly stationary, and nearer with q following the hyperparameters.
+        return energy(rule, likelihood, chain, data, sites)
     held, _ = data.smooth(*lax.stop_gradient((chain, sites)))
     if rule.stationary:
         return data.log_normaliser(chain, sites) + data.terms(rule, likelihood, chain, held, sites)[0]

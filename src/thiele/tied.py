@@ -69,6 +69,10 @@ class Tied(eqx.Module):
         picked = {name: x[chosen][None] for name, x in cut.items()}
         return dataclasses.replace(self, **picked, scale=np.asarray(len(full) / count))
 
+    def stationary(self, rule: AbstractRule) -> bool:
+        """The ELBO is, at its optimum. Tied power EP averages natural parameters, and its energy is only nearly so."""
+        return rule.stationary and rule.energy == "elbo"
+
     def empty(self, chain: Induced, latents: int) -> Site:
         """Sites that say nothing: q is the prior."""
         S, D = chain.segments, chain.dim
