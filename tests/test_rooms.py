@@ -16,6 +16,7 @@ ROOMS = (
     "priors",
     "tables",
     "sde",
+    "spatial",
     "kernels",
     "chain",
     "steps",
@@ -25,6 +26,7 @@ ROOMS = (
     "likelihoods",
     "rules",
     "bridges",
+    "mixtures",
     "values",
     "energies",
     "tied",
@@ -45,7 +47,7 @@ ROOMS = (
     "model",
 )
 # Leaves may import any room, and nothing imports them.
-LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli", "sklearn", "demo", "spatial")
+LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli", "sklearn", "demo")
 # But for these, inside a function: the library behind them is loaded when it is used.
 LAZY = {"fit": {"plot", "report"}}
 # The demonstration is a user's program: it may use everything.

@@ -1,12 +1,13 @@
 """Gaussian processes for long time series, with any likelihood, in time linear in the data."""
 
-from thiele import data, dense, priors, quadrature
+from thiele import data, dense, priors, quadrature, spatial
 from thiele.fit import Fit
 from thiele.inducing import Inducing
 from thiele.kernels import (
     RBF,
     SHO,
     Constant,
+    Coregional,
     Cosine,
     IntegratedWiener,
     Matern12,
@@ -17,6 +18,7 @@ from thiele.kernels import (
     Product,
     QuasiPeriodic,
     Scale,
+    SpaceTime,
     Stack,
     Subband,
     Sum,
@@ -62,6 +64,7 @@ __all__ = [
     "Binomial",
     "Categorical",
     "Constant",
+    "Coregional",
     "Cosine",
     "Custom",
     "Exponential",
@@ -87,6 +90,7 @@ __all__ = [
     "Product",
     "QuasiPeriodic",
     "Scale",
+    "SpaceTime",
     "Stack",
     "StudentT",
     "Subband",
@@ -101,4 +105,5 @@ __all__ = [
     "param",
     "priors",
     "quadrature",
+    "spatial",
 ]

@@ -20,7 +20,7 @@ from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import double_precision
 from thiele.prediction import Prediction
 from thiele.rules import Site
-from thiele.series import Clock, Order, Series, covariate_arrays
+from thiele.series import Clock, Order, Series, columns, covariate_arrays
 from thiele.training import Report
 
 
@@ -105,10 +105,10 @@ class Fit:
 
         Covariates of the likelihood (`exposure`, `trials`) are those of the observations to be predicted.
         """
-        times = self._times() if t_new is None else self.clock.numbers(t_new, "t_new")
+        times, places = self._inputs(t_new)
         extra = covariate_arrays(covariates, len(times))
         self.model.likelihood.at(**extra)
-        found = self.posterior.latent(self.model.kernel, _padded(times))
+        found = self.posterior.latent(self.model.kernel, _padded(times), _padded(places))
         mean = found.mean + jnp.reshape(self.model.mean.value, (-1, 1))
         n = len(times)
         return Prediction.of(mean[..., :n], found.var[..., :n], self.model.likelihood, extra)
@@ -127,9 +127,10 @@ class Fit:
         """
         if not isinstance(n, (int, np.integer)) or n < 1:
             raise ValueError(f"`n` must be an integer of at least 1, got {n!r}")
-        new = self.clock.numbers(t_new, "t_new")
+        times, places = self._inputs(t_new)
         key = jax.random.key(key) if isinstance(key, (int, np.integer)) else key
-        draws = self.posterior.draw(self.model.kernel, jnp.asarray(new), key, n)
+        new = jax.tree.map(jnp.asarray, (times, places))
+        draws = self.posterior.draw(self.model.kernel, new[0], key, n, new[1])
         draws = draws + jnp.reshape(self.model.mean.value, (-1, 1))
         return np.asarray(draws[:, 0] if draws.shape[1] == 1 else jnp.moveaxis(draws, 1, 2))
 
@@ -153,9 +154,9 @@ class Fit:
         """
         if self.model.inducing is not None and self.model.inducing.of == "values":
             raise ValueError("components need inducing states: inducing values hold the sum alone")
-        times = self._times() if t_new is None else self.clock.numbers(t_new, "t_new")
+        times, places = self._inputs(t_new)
         parts = self.model.kernel.parts()
-        found = self.posterior.latent(Stack(*parts), _padded(times))
+        found = self.posterior.latent(Stack(*parts), _padded(times), _padded(places))
         mean, var = np.asarray(found.mean)[:, : len(times)], np.asarray(found.var)[..., : len(times)]
         shown = jax.tree.map(np.asarray, parts)
         return tuple(Component(kernel, mean[i], var[i, i]) for i, kernel in enumerate(shown))
@@ -171,11 +172,19 @@ class Fit:
             return self.data
         return tie(self.data, np.asarray(self.model.inducing.times), self.model.inducing.of)
 
-    def _times(self) -> np.ndarray:
-        """The data's own times, in the order given."""
-        times = np.empty_like(self.data.time)
-        times[self.order] = self.data.time
-        return times
+    def _inputs(self, new: Any) -> tuple[np.ndarray, np.ndarray | None]:
+        """Times and places of new inputs, or those of the data in the order given."""
+        if new is None:
+            return self._unsorted(self.data.time), None if self.data.space is None else self._unsorted(self.data.space)
+        times, places = columns(new, self.model.kernel.in_space, "t_new")
+        if places is not None:
+            self.model.kernel.placed(places)
+        return self.clock.numbers(times, "t_new"), places
+
+    def _unsorted(self, rows: np.ndarray) -> np.ndarray:
+        found = np.empty_like(rows)
+        found[self.order] = rows
+        return found
 
     def plot(self, t: Any = None, **options: Any) -> Any:
         """Data, posterior mean and bands, with matplotlib. See `thiele.plot.plot`."""
@@ -184,7 +193,10 @@ class Fit:
         return plot(self, t, **options)
 
 
-def _padded(times: np.ndarray) -> Array:
-    """Times up to the next power of two, so that predictions of many lengths share few compilations."""
-    room = max(64, 1 << max(len(times) - 1, 0).bit_length()) - len(times)
-    return jnp.asarray(np.concatenate([times, np.full(room, times[-1] if len(times) else 0.0)]))
+def _padded(rows: np.ndarray | None) -> Array | None:
+    """Rows up to the next power of two, so that predictions of many lengths share few compilations."""
+    if rows is None:
+        return None
+    room = max(64, 1 << max(len(rows) - 1, 0).bit_length()) - len(rows)
+    last = rows[-1:] if len(rows) else np.zeros((1, *rows.shape[1:]))
+    return jnp.asarray(np.concatenate([rows, np.repeat(last, room, axis=0)]))

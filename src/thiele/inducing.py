@@ -126,6 +126,7 @@ def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: 
         y=series.y,
         mask=series.observed,
         covariates=series.covariates,
+        space=series.space,
         segment=cut(segment, len(inside) - 1),
         start=cut(start, 0),
         length=cut(length, 0),

@@ -23,7 +23,7 @@ from thiele.parameters import Parametric, constrain, log_prior, settled, unconst
 from thiele.placement import enough_places
 from thiele.precision import double_precision
 from thiele.rules import CVI, AbstractRule, Site
-from thiele.series import Clock, Order, Series, clock_for, is_traced, series, traced_series
+from thiele.series import Clock, Order, Series, clock_for, columns, is_traced, series, traced_series
 from thiele.starts import natural_scales, starting_points
 from thiele.tied import Tied
 
@@ -78,8 +78,8 @@ class GP(Parametric):
         Exact for Gaussian noise; otherwise the energy of the model's rule at converged sites.
         """
         if is_traced(t, y, covariates):
-            if self.inducing is not None:
-                raise TypeError("`t` and `y` must be concrete where the model has inducing times, got a tracer")
+            if self.inducing is not None or self.kernel.in_space:
+                raise TypeError("`t` and `y` must be concrete with inducing times or a kernel in space, got a tracer")
             return training.log_likelihood(self, traced_series(t, y, covariates))
         model, data, _, _ = self._prepared(t, y, covariates)
         return training.log_likelihood(model, jax.tree.map(jnp.asarray, _tied(model, data)))
@@ -161,8 +161,11 @@ class GP(Parametric):
 
     def _prepared(self, t: Any, y: Any, covariates: dict[str, Any]) -> tuple[GP, Series, Order, Clock]:
         """The data, checked and in order, and the model with inducing times for them."""
-        clock = clock_for(t)
-        data, order = series(t, y, clock, covariates, find_repeated=self.inducing is None)
+        in_space = self.kernel.in_space
+        clock = clock_for(columns(t, in_space)[0])
+        data, order = series(t, y, clock, covariates, find_repeated=self.inducing is None, in_space=in_space)
+        if in_space:
+            self = dataclasses.replace(self, kernel=self.kernel.placed(data.space))
         with jax.ensure_compile_time_eval():  # the data are concrete, also where a caller's jit traces the model
             seen = data.y if np.all(data.observed) else np.where(data.observed, data.y, np.nan)
             self.likelihood.at(**data.covariates).check(seen)

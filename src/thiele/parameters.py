@@ -68,6 +68,7 @@ class Unit(enum.Enum):
 
     TIME = "time"
     RATE = "1/time"
+    SPACE = "space"
     LATENT = "latent function"
     VARIANCE = "variance of the latent function"
     NONE = ""
@@ -86,9 +87,9 @@ def _declare(constraint: Constraint, default: Any, unit: Unit = Unit.NONE, vecto
     return eqx.field(**settings)
 
 
-def positive(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE) -> Any:
-    """Declare a hyperparameter that is greater than zero."""
-    return _declare(POSITIVE, default, unit)
+def positive(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE, vector: bool = False) -> Any:
+    """Declare a hyperparameter that is greater than zero, or a vector of them."""
+    return _declare(POSITIVE, default, unit, vector)
 
 
 def real(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE, vector: bool = False) -> Any:
@@ -138,7 +139,8 @@ class Parametric(eqx.Module):
         for field in parameter_fields(self):
             given = getattr(self, field.name)
             automatic = isinstance(given, Default)
-            given = given if isinstance(given, param) else param(given.value if automatic else given)
+            given = given.value if isinstance(given, Default) else given
+            given = given if isinstance(given, param) else param(given)
             if given.prior is not None and not hasattr(given.prior, "log_prob"):
                 raise TypeError(f"`prior` of `{field.name}` must have a method `log_prob`, got {given.prior!r}")
             if given.fixed or given.prior is not None or automatic:

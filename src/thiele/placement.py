@@ -79,6 +79,6 @@ def loss_per_datum(model: Any, series: Series, widths: Float[Array, " k"], origi
 
 def mean_spread(kernel: AbstractKernel, origin: Array | float, width: Float[Array, ""]) -> Float[Array, " latents"]:
     """ν of every latent function, averaged over a gap."""
-    at = bridges(kernel.sde(), origin + jnp.array([0.0, 1.0]) * width)
+    at = bridges(kernel, origin + jnp.array([0.0, 1.0]) * width)
     x = origin + width * (jnp.arange(PLACES_IN_A_GAP) + 0.5) / PLACES_IN_A_GAP
     return jnp.mean(at.project(jnp.array([1]), x[None]).nu[0], axis=-1)

@@ -23,7 +23,7 @@ from thiele.energies import LOCAL, Visit
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules import CVI
 from thiele.rules.base import AbstractLocalRule, AbstractRule
-from thiele.rules.cavity import Cavity, Marginal, Site, cavity
+from thiele.rules.cavity import Cavity, Marginal, Site, cavity, through_noise
 from thiele.rules.latents import log_expected_power, log_prob
 from thiele.values import Values
 
@@ -38,6 +38,7 @@ class Tile(NamedTuple):
     y: Float[Array, " width *k"]
     mask: Bool[Array, " width"]
     covariates: dict[str, Float[Array, " width"]]
+    space: Float[Array, "width D"] | None = None
 
 
 class Tied(eqx.Module):
@@ -50,6 +51,7 @@ class Tied(eqx.Module):
     y: Float[Array, " n *k"]
     mask: Bool[Array, " n"]
     covariates: dict[str, Float[Array, " n"]]
+    space: Float[Array, "n D"] | None
     segment: Int[Array, "groups tiles"]
     start: Int[Array, "groups tiles"]
     length: Int[Array, "groups tiles"]
@@ -97,7 +99,7 @@ class Tied(eqx.Module):
             return of_datum(rule, model, y, q, left.marginal)
 
         def add(total: tuple[Array, Array], tile: Tile) -> tuple[Array, Array]:
-            projection = chain.project(tile.segment, tile.time)
+            projection = chain.project(tile.segment, tile.time, tile.space)
             found = _each(one, likelihood, tile, projection, *_of_segments(tile, marginals, left))
             found = jnp.where(tile.mask, found, 0.0)
             return total[0] + jnp.sum(found), total[1] + jnp.sum(jnp.abs(found))
@@ -143,13 +145,13 @@ class Tied(eqx.Module):
         def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity, nu: Array) -> Array:
             site = local.propose(model, y, q, left).site
             if local.in_cavity:
-                site = _through_noise(site, nu, local.power)
+                site = through_noise(site, nu, local.power)
             without = cavity(Marginal(q.mean, q.var - nu), site, 1.0).marginal
             return log_expected_power(model, y, without.mean, without.var + nu, 1.0, rule.quadrature)
 
         def group(place: tuple[Array, Array, Array]) -> Array:
             tile = self.tiles(chain, *place)
-            projection = chain.project(tile.segment, tile.time)
+            projection = chain.project(tile.segment, tile.time, tile.space)
             return _each(one, likelihood, tile, projection, *_of_segments(tile, marginals, left), projection.spread())
 
         found = lax.map(group, (self.segment, self.start, self.length))
@@ -167,7 +169,7 @@ class Tied(eqx.Module):
         left = self.left(local, marginals, sites)
 
         def add(total: Array, tile: Tile) -> Array:
-            projection = chain.project(tile.segment, tile.time)
+            projection = chain.project(tile.segment, tile.time, tile.space)
             found = _each(local.propose, likelihood, tile, projection, *_of_segments(tile, marginals, left))
             lost = jnp.einsum("ktll,klt->kt", jnp.maximum(found.site.precision, 0.0), projection.nu)
             return total + 0.5 * jnp.sum(jnp.where(tile.mask, lost, 0.0))
@@ -180,7 +182,7 @@ class Tied(eqx.Module):
         """log p(y | W m) − ½ m′ K⁻¹ m at the mean m of q, where K⁻¹ m = Σ (h − J m) because m maximises p(u) Π t."""
 
         def add(total: Array, tile: Tile) -> Array:
-            projection = chain.project(tile.segment, tile.time)
+            projection = chain.project(tile.segment, tile.time, tile.space)
             at_mean = lambda model, y, q, _: log_prob(model, y, q.mean)  # noqa: E731
             terms = _each(at_mean, likelihood, tile, projection, *_of_segments(tile, marginals))
             return total + jnp.sum(jnp.where(tile.mask, terms, 0.0))
@@ -230,7 +232,8 @@ class Tied(eqx.Module):
         mask = (place < length[:, None]) & self.mask[index]
         # A place that holds no datum must still lie in its segment.
         time = jnp.where(mask, self.time[index], chain.inside(segment)[:, None])
-        return Tile(segment, time, self.y[index], mask, {name: x[index] for name, x in self.covariates.items()})
+        extra = {name: x[index] for name, x in self.covariates.items()}
+        return Tile(segment, time, self.y[index], mask, extra, None if self.space is None else self.space[index])
 
 
 def tile_sums(
@@ -247,7 +250,7 @@ def tile_sums(
     `q`, `left` and `old` are those of the tiles' segments.
     """
     of_datum, _ = LOCAL[rule.energy]
-    projection = chain.project(tile.segment, tile.time)
+    projection = chain.project(tile.segment, tile.time, tile.space)
 
     def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> tuple[Array, Any]:
         return of_datum(rule, model, y, q, left.marginal), rule.propose(model, y, q, left)
@@ -255,7 +258,7 @@ def tile_sums(
     terms, (wanted, repaired, usable) = _each(one, likelihood, tile, projection, q, left)
     shift, precision = wanted
     if rule.in_cavity:
-        shift, precision = _through_noise(wanted, projection.spread(), rule.power)
+        shift, precision = through_noise(wanted, projection.spread(), rule.power)
     used = tile.mask & usable
     shift = jnp.where(used[..., None], shift, 0.0)
     precision = jnp.where(used[..., None, None], precision, 0.0)
@@ -272,17 +275,6 @@ def tile_sums(
 def _of_segments(tile: Tile, *along: Any) -> Any:
     """What belongs to the segments of some tiles."""
     return jax.tree.map(lambda x: x[tile.segment], along)
-
-
-def _through_noise(site: Site, nu: Float[Array, "*data L L"], power: float) -> Site:
-    """∫ N(f; W w, ν) t(f)^α df to the power 1/α: a site on f as one on W w, (I + α Λ ν)⁻¹ times its parameters."""
-    size = nu.shape[-1]
-    widened = jnp.eye(size, dtype=nu.dtype) + power * site.precision @ nu
-    if size == 1:
-        return Site(site.shift / widened[..., 0], site.precision / widened)
-    precision = jnp.linalg.solve(widened, site.precision)
-    shift = jnp.linalg.solve(widened, site.shift[..., None])[..., 0]
-    return Site(shift, 0.5 * (precision + jnp.swapaxes(precision, -1, -2)))
 
 
 def _each(

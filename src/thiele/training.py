@@ -27,8 +27,8 @@ from thiele.tied import Tied
 
 
 def is_exact(model: Any) -> bool:
-    """Whether the posterior is Gaussian without approximation."""
-    return has_gaussian_noise(model) and model.inducing is None
+    """Whether the posterior is Gaussian without approximation. In space it may be, but goes by way of sites."""
+    return has_gaussian_noise(model) and model.inducing is None and not model.kernel.in_space
 
 
 def has_gaussian_noise(model: Any) -> bool:

@@ -34,6 +34,22 @@ class Cavity(NamedTuple):
     tied: Array | float = 1.0
 
 
+def widened(q: Marginal, nu: Float[Array, " L"] | None) -> Marginal:
+    """The marginal of f = a + N(0, ν), given that of a; None: f is a."""
+    return q if nu is None else Marginal(q.mean, q.var + jnp.diag(nu))
+
+
+def through_noise(site: Site, nu: Float[Array, "*data L L"], power: float) -> Site:
+    """∫ N(f; a, ν) t(f)^α df to the power 1/α: a site on f as one on a, (I + α Λ ν)⁻¹ times its parameters."""
+    size = nu.shape[-1]
+    spread = jnp.eye(size, dtype=nu.dtype) + power * site.precision @ nu
+    if size == 1:
+        return Site(site.shift / spread[..., 0], site.precision / spread)
+    precision = jnp.linalg.solve(spread, site.precision)
+    shift = jnp.linalg.solve(spread, site.shift[..., None])[..., 0]
+    return Site(shift, 0.5 * (precision + jnp.swapaxes(precision, -1, -2)))
+
+
 def cavity(q: Marginal, site: Site, fraction: Array | float) -> Cavity:
     """q(f) / t(f)^fraction, normalised; q itself where the quotient would have no positive variance.
 
