@@ -23,6 +23,7 @@ from thiele.kernels import (
     Subband,
     Sum,
     Wiener,
+    grid,
 )
 from thiele.likelihoods import (
     Bernoulli,
@@ -30,6 +31,7 @@ from thiele.likelihoods import (
     Binomial,
     Categorical,
     Custom,
+    EachOutput,
     Exponential,
     Gamma,
     Gaussian,
@@ -67,6 +69,7 @@ __all__ = [
     "Coregional",
     "Cosine",
     "Custom",
+    "EachOutput",
     "Exponential",
     "Fit",
     "Gamma",
@@ -102,6 +105,7 @@ __all__ = [
     "data",
     "dense",
     "fixed",
+    "grid",
     "param",
     "priors",
     "quadrature",

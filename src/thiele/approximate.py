@@ -30,7 +30,7 @@ class Setting(NamedTuple):
 
 def setting(model: Any, data: Series | Tied) -> Setting:
     """Put a model and its data together: a chain on their own times, or on the model's inducing times."""
-    likelihood = Shifted(model.likelihood, model.mean.value)
+    likelihood = Shifted(model.likelihood, model.mean.value, model.kernel.outputs_observed)
     if isinstance(data, Tied):
         return Setting(likelihood, induced(model.kernel, model.inducing.times, model.inducing.of), data)
     if data.space is not None:

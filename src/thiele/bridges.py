@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -32,12 +33,29 @@ class Projection(NamedTuple):
     def marginals(self, of_segment: Marginal) -> Marginal:
         """N(W μ, W Σ W' + ν) of every datum, (tiles, width, L) and (tiles, width, L, L)."""
         mean = jnp.einsum("kldt,kd->ktl", self.W, of_segment.mean)
-        var = jnp.einsum("kldt,kmdt->ktlm", self.W, jnp.einsum("kde,klet->kldt", of_segment.var, self.W))
-        return Marginal(mean, var + self.spread())
+        return Marginal(mean, projected_variance(self.W, of_segment.var) + self.spread())
 
     def spread(self) -> Float[Array, "tiles width L L"]:
         """ν as matrices."""
         return jnp.einsum("klt,lm->ktlm", self.nu, jnp.eye(self.nu.shape[1], dtype=self.nu.dtype))
+
+
+@jax.custom_jvp
+def projected_variance(
+    W: Float[Array, "tiles L 2d width"], var: Float[Array, "tiles 2d 2d"]
+) -> Float[Array, "tiles width L L"]:
+    """W Σ W' of every datum."""
+    return jnp.einsum("kldt,kmdt->ktlm", W, jnp.einsum("kde,klet->kldt", var, W))
+
+
+@projected_variance.defjvp
+def _(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    # Σ is symmetric: its product with W serves the value and the derivative in W.
+    (W, var), (dW, dvar) = primals, tangents
+    product = jnp.einsum("kde,klet->kldt", var, W)
+    half = jnp.einsum("kldt,kmdt->ktlm", dW, product)
+    value = jnp.einsum("kldt,kmdt->ktlm", W, product)
+    return value, half + jnp.swapaxes(half, -1, -2) + jnp.einsum("kldt,kde,kmet->ktlm", W, dvar, W)
 
 
 class Bridges(NamedTuple):

@@ -15,7 +15,8 @@ from thiele import training
 from thiele.inducing import tie
 from thiele.kernels import AbstractKernel, Stack
 from thiele.learn import Learnt, Trace
-from thiele.likelihoods import AbstractLikelihood
+from thiele.likelihoods import AbstractLikelihood, ByOutput
+from thiele.mean import mean_at
 from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import double_precision
 from thiele.prediction import Prediction
@@ -107,11 +108,13 @@ class Fit:
         """
         times, places = self._inputs(t_new)
         extra = covariate_arrays(covariates, len(times))
+        if isinstance(self.model.likelihood, ByOutput):
+            extra = {**extra, "output": places[:, -1]}
         self.model.likelihood.at(**extra)
         found = self.posterior.latent(self.model.kernel, _padded(times), _padded(places))
-        mean = found.mean + jnp.reshape(self.model.mean.value, (-1, 1))
         n = len(times)
-        return Prediction.of(mean[..., :n], found.var[..., :n], self.model.likelihood, extra)
+        mean = found.mean[..., :n] + mean_at(self.model.mean, self.model.kernel.outputs_observed, places)
+        return Prediction.of(mean, found.var[..., :n], self.model.likelihood, extra)
 
     @double_precision
     def log_density(self, t_test: Any, y_test: Any, **covariates: Any) -> np.ndarray:
@@ -131,7 +134,7 @@ class Fit:
         key = jax.random.key(key) if isinstance(key, (int, np.integer)) else key
         new = jax.tree.map(jnp.asarray, (times, places))
         draws = self.posterior.draw(self.model.kernel, new[0], key, n, new[1])
-        draws = draws + jnp.reshape(self.model.mean.value, (-1, 1))
+        draws = draws + mean_at(self.model.mean, self.model.kernel.outputs_observed, places)
         return np.asarray(draws[:, 0] if draws.shape[1] == 1 else jnp.moveaxis(draws, 1, 2))
 
     @double_precision

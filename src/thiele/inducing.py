@@ -104,8 +104,8 @@ def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: 
     cuts = np.searchsorted(time, z, side="left") if of == "states" else np.zeros(0, int)
     edges = np.concatenate([[0], cuts, [len(time)]])
     inside = np.diff(edges)
-    # Half of the typical number in a segment: few places of a tile are empty, few tiles make a segment.
-    width = min(1 << max(0, (len(time) // (2 * len(inside))).bit_length() - 1), DATA_AT_ONCE)
+    # A quarter of the typical number in a segment: few places of a tile are empty, few tiles make a segment.
+    width = min(1 << max(0, (len(time) // (4 * len(inside))).bit_length() - 1), DATA_AT_ONCE)
     if whole:
         width = max(1, int(np.max(inside)))
     tiles = np.ones_like(inside) if whole else -(-inside // width)

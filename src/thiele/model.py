@@ -17,9 +17,9 @@ from thiele.fit import Fit
 from thiele.inducing import Inducing, Places, as_inducing, tie
 from thiele.kernels import AbstractKernel
 from thiele.learn import Evaluation, Learnt, climb, maximise
-from thiele.likelihoods import AbstractLikelihood, Gaussian
+from thiele.likelihoods import AbstractLikelihood, ByOutput, Gaussian, Shifted
 from thiele.mean import ConstantMean, as_mean
-from thiele.parameters import Parametric, constrain, log_prior, settled, unconstrain
+from thiele.parameters import Default, Parametric, constrain, log_prior, settled, unconstrain
 from thiele.placement import enough_places
 from thiele.precision import double_precision
 from thiele.rules import CVI, AbstractRule, Site
@@ -65,10 +65,15 @@ class GP(Parametric):
                 f"`kernel` must give {self.likelihood.latents} latent function(s) for "
                 f"{type(self.likelihood).__name__}, got {self.kernel.latents}; th.Stack puts kernels side by side"
             )
-        if self.mean.value.shape not in ((), (self.kernel.latents,)):
+        several = self.kernel.outputs_observed or self.kernel.latents
+        if self.mean.value.shape not in ((), (several,)):
+            what = "outputs" if self.kernel.outputs_observed else "latent functions"
+            raise ValueError(f"`mean` must be one number, or {several} for as many {what}, got {self.mean.value.shape}")
+        parts = len(self.likelihood.likelihoods) if isinstance(self.likelihood, ByOutput) else 0
+        if parts and parts != self.kernel.outputs_observed:
             raise ValueError(
-                f"`mean` must be one number, or {self.kernel.latents} for as many latent functions, "
-                f"got shape {self.mean.value.shape}"
+                f"EachOutput must hold a likelihood for each of the {self.kernel.outputs_observed} output(s) of "
+                f"`kernel`, got {parts}"
             )
 
     @double_precision
@@ -127,7 +132,8 @@ class GP(Parametric):
                 )
         model, data, order, clock = self._prepared(t, y, covariates)
         if not self.mean.decided and training.has_gaussian_noise(model):
-            model = eqx.tree_at(lambda m: m.mean, model, ConstantMean())
+            several = model.kernel.outputs_observed
+            model = eqx.tree_at(lambda m: m.mean, model, ConstantMean(Default(np.zeros(several or ()))))
         tolerances = {"tolerance": tolerance, "max_steps": max_steps, "progress": progress}
 
         def learn(model: GP) -> Fit:
@@ -166,9 +172,12 @@ class GP(Parametric):
         data, order = series(t, y, clock, covariates, find_repeated=self.inducing is None, in_space=in_space)
         if in_space:
             self = dataclasses.replace(self, kernel=self.kernel.placed(data.space))
+            if self.kernel.outputs_observed:
+                data = data._replace(covariates={**data.covariates, "output": data.space[:, -1]})
         with jax.ensure_compile_time_eval():  # the data are concrete, also where a caller's jit traces the model
             seen = data.y if np.all(data.observed) else np.where(data.observed, data.y, np.nan)
-            self.likelihood.at(**data.covariates).check(seen)
+            shifted = Shifted(self.likelihood, self.mean.value, self.kernel.outputs_observed)
+            shifted.at(**data.covariates).check(seen)
         if not isinstance(self.inducing, Inducing):
             return self, data, order, clock
         if self.inducing.count == "auto":

@@ -59,7 +59,7 @@ def enough_places(model: Any, series: Series, tolerance: float, least: int = 2) 
 def loss_per_datum(model: Any, series: Series, widths: Float[Array, " k"], origin: float | Array) -> Float[Array, " k"]:
     """½ mean(Λ ν) for gaps of each width, with the curvature of every datum where the prior expects it."""
     sde, H = model.kernel.sde(), jnp.asarray(model.kernel.sde().H)
-    likelihood = Shifted(model.likelihood, model.mean.value)
+    likelihood = Shifted(model.likelihood, model.mean.value, model.kernel.outputs_observed)
     data = Data(series.y, series.observed, series.covariates)
     var = jnp.einsum("li,ijn,mj->nlm", H, sde.dense(sde.covariance(jnp.asarray(series.time))), H)
     quadrature = model.rule.quadrature

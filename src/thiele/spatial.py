@@ -83,16 +83,43 @@ class Matern32(AbstractSpatialKernel):
     r"""k = σ² (1 + a) e^{-a},  a = √3 ‖(r − s)/ℓ‖: once differentiable."""
 
     def correlation(self, square: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        a = math.sqrt(3.0) * _root(square)
-        return (1.0 + a) * jnp.exp(-a)
+        return _matern32(square)
 
 
 class Matern52(AbstractSpatialKernel):
     r"""k = σ² (1 + a + a²/3) e^{-a},  a = √5 ‖(r − s)/ℓ‖: twice differentiable."""
 
     def correlation(self, square: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        a = math.sqrt(5.0) * _root(square)
-        return (1.0 + a + a**2 / 3.0) * jnp.exp(-a)
+        return _matern52(square)
+
+
+# In terms of the squared distance the derivatives are smooth at zero, and cheaper than by way of the distance.
+
+
+@jax.custom_jvp
+def _matern32(square: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    a = math.sqrt(3.0) * _root(square)
+    return (1.0 + a) * jnp.exp(-a)
+
+
+@_matern32.defjvp
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    a = math.sqrt(3.0) * _root(primals[0])
+    decay = jnp.exp(-a)
+    return (1.0 + a) * decay, -1.5 * decay * tangents[0]
+
+
+@jax.custom_jvp
+def _matern52(square: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    a = math.sqrt(5.0) * _root(square)
+    return (1.0 + a + a**2 / 3.0) * jnp.exp(-a)
+
+
+@_matern52.defjvp
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    a = math.sqrt(5.0) * _root(primals[0])
+    decay = jnp.exp(-a)
+    return (1.0 + a + a**2 / 3.0) * decay, -(5.0 / 6.0) * (1.0 + a) * decay * tangents[0]
 
 
 def _root(square: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -111,6 +138,17 @@ class Points(Parametric):
             raise ValueError(f"inducing points in space must have shape (M, D), got {self.at.shape}")
 
 
+def _rows(given: Any) -> tuple[tuple[float, ...], ...] | None:
+    """Places as tuples: what is static must hash and compare."""
+    if given is None:
+        return None
+    at = np.asarray(given, dtype=float)
+    at = at[:, None] if at.ndim == 1 else at
+    if at.ndim != 2 or at.size == 0 or not np.all(np.isfinite(at)):
+        raise ValueError(f"inducing points in space must be finite, of shape (M, D), M at least 1, got {np.shape(given)}")
+    return tuple(map(tuple, at.tolist()))
+
+
 class Inducing(eqx.Module):
     """Which inducing points a space-time kernel is to have: `count` of them by k-means of the data's places, or `points`.
 
@@ -119,7 +157,7 @@ class Inducing(eqx.Module):
     """
 
     count: int | None = eqx.field(static=True, default=None)
-    points: tuple[tuple[float, ...], ...] | None = eqx.field(static=True, default=None, kw_only=True)
+    points: tuple[tuple[float, ...], ...] | None = eqx.field(converter=_rows, static=True, default=None, kw_only=True)
     learn: bool = eqx.field(static=True, default=False, kw_only=True)
 
     def __check_init__(self) -> None:
@@ -159,13 +197,7 @@ def as_spatial_inducing(given: Any) -> Inducing | Points:
         )
     if np.ndim(given) == 0:
         return Inducing(int(given) if isinstance(given, np.integer) else given)
-    at = np.asarray(given, dtype=float)
-    at = at[:, None] if at.ndim == 1 else at
-    if at.ndim != 2 or at.size == 0 or not np.all(np.isfinite(at)):
-        raise ValueError(
-            f"`inducing` of SpaceTime must be finite places of shape (M, D), M at least 1, got {np.shape(given)}"
-        )
-    return Points(fixed(at))
+    return Points(fixed(_rows(given)))
 
 
 def _centres(places: Float[np.ndarray, "n D"], count: int) -> Float[np.ndarray, "count D"]:

@@ -23,7 +23,7 @@ from thiele.energies import LOCAL, Visit
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules import CVI
 from thiele.rules.base import AbstractLocalRule, AbstractRule
-from thiele.rules.cavity import Cavity, Marginal, Site, cavity, through_noise
+from thiele.rules.cavity import Cavity, Left, Marginal, Site, cavity, through_noise
 from thiele.rules.latents import log_expected_power, log_prob
 from thiele.values import Values
 
@@ -193,26 +193,26 @@ class Tied(eqx.Module):
 
     # Segment by segment.
 
-    def left(self, rule: AbstractRule, marginals: Marginal, sites: Site) -> Cavity:
+    def left(self, rule: AbstractRule, marginals: Marginal, sites: Site) -> Left:
         """What is left of q(w) without one datum's share of its site."""
         return self.left_of(rule, marginals, sites, self.tied)
 
     @staticmethod
-    def left_of(rule: AbstractRule, marginals: Marginal, sites: Site, tied: Float[Array, " S"]) -> Cavity:
+    def left_of(rule: AbstractRule, marginals: Marginal, sites: Site, tied: Float[Array, " S"]) -> Left:
         """The same for some segments, each with the number of data that share its site."""
         tied = tied.clip(1.0)
         if rule.energy == "power_ep":
             left = jax.vmap(lambda q, site, n: cavity(q, site, rule.power / n))(marginals, sites, tied)
-            return left._replace(tied=tied)
+            return Left(left.marginal, left.proper, tied, jnp.ones_like(tied))
         # Only the variance is asked for, to bound a negative precision: the share of it that one datum explains.
         share = jnp.einsum("sij,sji->s", marginals.var, sites.precision) / tied
         proper = share < 1.0
-        widened = marginals.var / (1.0 - jnp.where(proper, share, 0.0))[:, None, None]
-        return Cavity(marginals._replace(var=widened), proper, tied)
+        return Left(None, proper, tied, 1.0 / (1.0 - jnp.where(proper, share, 0.0)))
 
-    def _site_terms(self, rule: AbstractRule, marginals: Marginal, left: Cavity, sites: Site) -> Float[Array, " S"]:
+    def _site_terms(self, rule: AbstractRule, marginals: Marginal, left: Left, sites: Site) -> Float[Array, " S"]:
         _, of_site = LOCAL[rule.energy]
-        return jax.vmap(lambda *args: of_site(rule, *args))(marginals, left.marginal, sites, self.tied)
+        without = marginals if left.cavity is None else left.cavity
+        return jax.vmap(lambda *args: of_site(rule, *args))(marginals, without, sites, self.tied)
 
     def _over_groups(self, chain: Induced, add: Callable[[Any, Tile], Any], start: Any) -> Any:
         """`add` for all groups of tiles in turn, one group in memory at a time, in derivatives too."""
@@ -242,7 +242,7 @@ def tile_sums(
     chain: Induced,
     tile: Tile,
     q: Marginal,
-    left: Cavity,
+    left: Left,
     old: Site,
 ) -> tuple[Float[Array, "tiles width"], Site, Int[Array, ""]]:
     """Each datum's term of the energy, what the data of each tile add to its site, and how many had to be repaired.
@@ -283,15 +283,21 @@ def _each(
     tile: Tile,
     projection: Projection,
     q: Marginal,
-    left: Cavity | None = None,
+    left: Left | None = None,
     *along: Any,
 ) -> Any:
     """`function(likelihood, y, q, left, *along)` at every datum of a group of tiles; `q` and `left` are by tile."""
+    seen, without = projection.marginals(q), None
     if left is not None:
         proper, tied = (jnp.broadcast_to(jnp.asarray(x)[:, None], tile.mask.shape) for x in (left.proper, left.tied))
-        left = Cavity(projection.marginals(left.marginal), proper, tied)
+        if left.cavity is None:
+            nu = projection.spread()
+            known = Marginal(seen.mean, left.widening[:, None, None, None] * (seen.var - nu) + nu)
+        else:
+            known = projection.marginals(left.cavity)
+        without = Cavity(known, proper, tied)
 
     def one(y: Array, covariates: dict[str, Array], q: Marginal, left: Cavity | None, *along: Any) -> Any:
         return function(likelihood.at(**covariates), y, q, left, *along)
 
-    return jax.vmap(jax.vmap(one))(tile.y, tile.covariates, projection.marginals(q), left, *along)
+    return jax.vmap(jax.vmap(one))(tile.y, tile.covariates, seen, without, *along)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from thiele import approximate, exact
 from thiele.approximate import setting
 from thiele.chain import posterior
-from thiele.likelihoods import Gaussian
+from thiele.likelihoods import has_gaussian_noise as gaussian_noise
 from thiele.parameters import constrain, log_prior
 from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import scalar_in_double
@@ -33,7 +33,7 @@ def is_exact(model: Any) -> bool:
 
 def has_gaussian_noise(model: Any) -> bool:
     """Whether y is f plus Gaussian noise, so that f is on the scale of y."""
-    return isinstance(model.likelihood, Gaussian)
+    return gaussian_noise(model.likelihood)
 
 
 class Report(NamedTuple):

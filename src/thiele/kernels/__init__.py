@@ -8,7 +8,7 @@ from thiele.kernels.matern import Matern12, Matern32, Matern52, Matern72
 from thiele.kernels.periodic import Periodic, QuasiPeriodic
 from thiele.kernels.rbf import RBF
 from thiele.kernels.sho import SHO
-from thiele.kernels.space_time import SpaceTime, as_coordinates
+from thiele.kernels.space_time import SpaceTime, grid
 from thiele.kernels.stack import Stack, Stacked
 from thiele.kernels.wiener import IntegratedWiener, Wiener
 
@@ -37,5 +37,5 @@ __all__ = [
     "Subband",
     "Sum",
     "Wiener",
-    "as_coordinates",
+    "grid",
 ]

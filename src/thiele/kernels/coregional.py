@@ -47,8 +47,7 @@ class Coregional(AbstractOneLatent):
         return True
 
     @property
-    def count(self) -> int:
-        """How many outputs there are."""
+    def outputs_observed(self) -> int:
         return self.loadings.shape[0]
 
     def covariance(self, t: Float[Array, "*n dims"], s: Float[Array, "*n dims"]) -> Float[Array, "*n"]:
@@ -75,11 +74,11 @@ class Coregional(AbstractOneLatent):
         if places is None:
             raise ValueError("`t` must hold (t, output) in each row for Coregional, got times alone")
         output = places[:, -1]
-        wrong = (output != np.round(output)) | (output < 0) | (output >= self.count)
+        wrong = (output != np.round(output)) | (output < 0) | (output >= self.outputs_observed)
         if np.any(wrong):
             row = int(np.argmax(wrong))
             raise ValueError(
-                f"the last column of `t` must be the output, an integer from 0 to {self.count - 1}, got {output[row]:g}"
+                f"the last column of `t` must be the output, an integer from 0 to {self.outputs_observed - 1}, got {output[row]:g}"
             )
         rest = places[:, :-1] if places.shape[1] > 1 else None
         kernels = tuple(kernel.placed(rest) if kernel.in_space else kernel for kernel in self.kernels)

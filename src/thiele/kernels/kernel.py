@@ -40,6 +40,11 @@ class AbstractKernel(Parametric):
     def in_space(self) -> bool:
         """Whether inputs have coordinates besides time."""
 
+    @property
+    @abstractmethod
+    def outputs_observed(self) -> int:
+        """How many outputs a row may be about, which its last coordinate then names; 0 where there are none."""
+
     @abstractmethod
     def covariance(self, t: Float[Array, "*inputs"], s: Float[Array, "*inputs"]) -> Float[Array, "..."]:
         """k(t, s), for arrays of one shape; in space their last axis holds (t, r₁, r₂, …)."""
@@ -119,6 +124,10 @@ class AbstractScalarKernel(AbstractOneLatent):
     def in_space(self) -> bool:
         return False
 
+    @property
+    def outputs_observed(self) -> int:
+        return 0
+
     def outputs(self) -> tuple[Output, ...]:
         return (Output(self.blocks()),)
 
@@ -158,6 +167,10 @@ class Sum(AbstractOneLatent):
     @property
     def in_space(self) -> bool:
         return any(term.in_space for term in self.terms)
+
+    @property
+    def outputs_observed(self) -> int:
+        return max(term.outputs_observed for term in self.terms)
 
     def covariance(self, t: Float[Array, "*inputs"], s: Float[Array, "*inputs"]) -> Float[Array, "..."]:
         return sum(term.covariance(*(of_time(x, term, self) for x in (t, s))) for term in self.terms)

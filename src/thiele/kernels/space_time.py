@@ -43,6 +43,10 @@ class SpaceTime(AbstractOneLatent):
     def in_space(self) -> bool:
         return True
 
+    @property
+    def outputs_observed(self) -> int:
+        return 0
+
     def covariance(self, t: Float[Array, "*n dims"], s: Float[Array, "*n dims"]) -> Float[Array, "*n"]:
         return self.time.covariance(t[..., 0], s[..., 0]) * self.space.covariance(t[..., 1:], s[..., 1:])
 
@@ -61,9 +65,9 @@ class SpaceTime(AbstractOneLatent):
     def _weights(self, r: Float[Array, "*n D"]) -> Float[Array, "*n M"]:
         z = self.points()
         L = cholesky(self.space.covariance(z[:, None], z[None]))
-        cross = self.space.covariance(r[..., None, :], z)
-        flat = cross.reshape(-1, z.shape[0])
-        return jax.scipy.linalg.solve_triangular(L, flat.T, lower=True).T.reshape(cross.shape)
+        # The inverse of the small triangle, once: products with it are many times faster than solutions.
+        inverse = jax.scipy.linalg.solve_triangular(L, jnp.eye(z.shape[0], dtype=L.dtype), lower=True)
+        return self.space.covariance(r[..., None, :], z) @ inverse.T
 
     def points(self) -> Float[Array, "M D"]:
         """The inducing points in space, which are known once the kernel has been placed."""
@@ -93,6 +97,11 @@ class SpaceTime(AbstractOneLatent):
         return self
 
 
-def as_coordinates(*axes: Any) -> Float[np.ndarray, "n dims"]:
-    """All combinations of some axes as rows, the last axis fastest: a grid to predict a map on."""
+def grid(*axes: Any) -> Float[np.ndarray, "n dims"]:
+    """All combinations of times and coordinates as rows, the last axis fastest: where to predict a map.
+
+    `fit.predict(th.grid(t, r1, r2)).mean.reshape(len(t), len(r1), len(r2))`.
+    """
+    if not axes or any(np.ndim(axis) > 1 for axis in axes):
+        raise ValueError(f"`axes` of grid must be vectors or numbers, got shapes {[np.shape(axis) for axis in axes]}")
     return np.stack([x.ravel() for x in np.meshgrid(*axes, indexing="ij")], axis=-1)

@@ -26,6 +26,10 @@ class Stacked(AbstractKernel):
     def in_space(self) -> bool:
         return any(kernel.in_space for kernel in self.kernels)
 
+    @property
+    def outputs_observed(self) -> int:
+        return max(kernel.outputs_observed for kernel in self.kernels)
+
     def covariance(self, t: Float[Array, "*inputs"], s: Float[Array, "*inputs"]) -> Float[Array, "latents ..."]:
         return jnp.stack([k.covariance(*(of_time(x, k, self) for x in (t, s))) for k in self.kernels])
 

@@ -34,6 +34,17 @@ class Cavity(NamedTuple):
     tied: Array | float = 1.0
 
 
+class Left(NamedTuple):
+    """What is left of q(w) of a segment without one datum's share of its site: `cavity`, or for rules that ask only how
+    wide it is, None and by how much wider than q it is.
+    """
+
+    cavity: Marginal | None
+    proper: Bool[Array, ""]
+    tied: Array
+    widening: Array
+
+
 def widened(q: Marginal, nu: Float[Array, " L"] | None) -> Marginal:
     """The marginal of f = a + N(0, ν), given that of a; None: f is a."""
     return q if nu is None else Marginal(q.mean, q.var + jnp.diag(nu))
