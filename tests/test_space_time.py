@@ -58,7 +58,7 @@ def test_stations_are_exact(name, inducing):
         shifted = Shifted(likelihood, jnp.asarray(MEAN))
         none = th.rules.Site(jnp.zeros((len(y), 1)), jnp.zeros((len(y), 1, 1)))
         sites = dense_sites.infer(th.CVI(), shifted, K, data, none, sweeps=150)
-        mean, cov, h, Lam = dense_sites.joint(K, data, sites)
+        mean, _, h, Lam = dense_sites.joint(K, data, sites)
         cross = ON_STATIONS(new[:, None], X[None])
         widened = jnp.linalg.inv(jnp.eye(len(y)) + K @ Lam)
         # K⁻¹ (cov − K) K⁻¹ = −(Λ − Λ cov Λ) = −Λ (I + K Λ)⁻¹

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from thiele.energies import Data, each_datum
-from thiele.kernels import AbstractKernel
+from thiele.kernels import AbstractKernel, SpaceTime
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules import AbstractLocalRule, AbstractRule, Marginal, Site
 from thiele.rules.latents import conditional_moments, expected_log_prob, log_expected_power, log_prob, predict_mean_var
@@ -66,6 +66,8 @@ def features_in_space(
     times, r = inputs[:, 0], inputs[:, 1:]
     Kuu, Kfu, prior = [], [], jnp.zeros(times.shape)
     for part in kernel.parts():
+        if not isinstance(part, SpaceTime):
+            raise TypeError(f"`kernel` must be a sum of separable kernels, got {type(part).__name__} in it")
         sde, points = part.time.sde(), part.points()
         H, size = jnp.asarray(sde.H), z.shape[0] * sde.dim
         states = state_covariance(sde, z, z).reshape(size, size)

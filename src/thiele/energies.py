@@ -82,7 +82,12 @@ class Data(NamedTuple):
         return log_normaliser(chain, information(chain, sites, self.mask))
 
     def terms(
-        self, rule: AbstractRule, likelihood: AbstractLikelihood, chain: Chain | Mixture, marginals: Marginal, sites: Site
+        self,
+        rule: AbstractRule,
+        likelihood: AbstractLikelihood,
+        chain: Chain | Mixture,
+        marginals: Marginal,
+        sites: Site,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """The energy without log Z, and the size of its terms."""
         found = each_datum(partial(_terms, rule), likelihood, self, *_seen(chain, marginals, sites))
@@ -90,7 +95,12 @@ class Data(NamedTuple):
         return jnp.sum(found), jnp.sum(jnp.abs(found))
 
     def visit(
-        self, rule: AbstractLocalRule, likelihood: AbstractLikelihood, chain: Chain | Mixture, marginals: Marginal, sites: Site
+        self,
+        rule: AbstractLocalRule,
+        likelihood: AbstractLikelihood,
+        chain: Chain | Mixture,
+        marginals: Marginal,
+        sites: Site,
     ) -> Visit:
         """The energy's terms, and new sites for all data; those of missing data are left alone."""
 
@@ -106,7 +116,12 @@ class Data(NamedTuple):
         return Visit(jnp.sum(terms), jnp.sum(jnp.abs(terms)), kept, jnp.sum(repaired & self.mask))
 
     def leave_one_out(
-        self, rule: AbstractRule, likelihood: AbstractLikelihood, chain: Chain | Mixture, marginals: Marginal, sites: Site
+        self,
+        rule: AbstractRule,
+        likelihood: AbstractLikelihood,
+        chain: Chain | Mixture,
+        marginals: Marginal,
+        sites: Site,
     ) -> Float[Array, " n"]:
         """log p(y_n | the others), one for each datum, from q without the datum's site."""
 

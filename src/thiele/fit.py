@@ -108,7 +108,7 @@ class Fit:
         """
         times, places = self._inputs(t_new)
         extra = covariate_arrays(covariates, len(times))
-        if isinstance(self.model.likelihood, ByOutput):
+        if isinstance(self.model.likelihood, ByOutput) and places is not None:
             extra = {**extra, "output": places[:, -1]}
         self.model.likelihood.at(**extra)
         found = self.posterior.latent(self.model.kernel, _padded(times), _padded(places))

@@ -19,9 +19,7 @@ class ConstantMean(Parametric):
     decided: bool = eqx.field(static=True, default=True, repr=False)
 
 
-def mean_at(
-    mean: ConstantMean, outputs: int, places: Float[np.ndarray, "n D"] | None
-) -> Float[Array, "#l #n"]:
+def mean_at(mean: ConstantMean, outputs: int, places: Float[np.ndarray, "n D"] | None) -> Float[Array, "#l #n"]:
     """E f, lane last: of every latent function, or of the output that each place names."""
     if outputs and mean.value.ndim == 1 and places is not None:
         return jnp.asarray(mean.value)[places[:, -1].astype(int)][None]

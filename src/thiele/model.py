@@ -172,7 +172,7 @@ class GP(Parametric):
         data, order = series(t, y, clock, covariates, find_repeated=self.inducing is None, in_space=in_space)
         if in_space:
             self = dataclasses.replace(self, kernel=self.kernel.placed(data.space))
-            if self.kernel.outputs_observed:
+            if self.kernel.outputs_observed and data.space is not None:
                 data = data._replace(covariates={**data.covariates, "output": data.space[:, -1]})
         with jax.ensure_compile_time_eval():  # the data are concrete, also where a caller's jit traces the model
             seen = data.y if np.all(data.observed) else np.where(data.observed, data.y, np.nan)

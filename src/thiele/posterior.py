@@ -21,7 +21,7 @@ from thiele.bridges import bridges
 from thiele.chain import Information, Posterior, sample, sample_prior
 from thiele.chain.matrices import dense
 from thiele.chain.smoothing import Outputs
-from thiele.kernels import AbstractKernel, Stacked
+from thiele.kernels import AbstractKernel
 from thiele.mixtures import mixing
 from thiele.rules import Marginal, Site
 from thiele.sde import SDE
@@ -77,9 +77,7 @@ class ChainPosterior(eqx.Module):
             return None if x is None else jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, t_new.shape[0])])[..., order]
 
         info = self.information
-        joined = Information(
-            merged(info.precision), merged(info.shift), merged(info.centre), sde.H, merged(info.mix)
-        )
+        joined = Information(merged(info.precision), merged(info.shift), merged(info.centre), sde.H, merged(info.mix))
         states = sample(prior_chain(sde, both[order]), joined, of_states, count)
         new = jnp.einsum("li,sin->sln", jnp.asarray(sde.H), states)[..., jnp.argsort(order)[n:]]
         return new if places is None else _mixed_draws(kernel, new, t_new, places, of_rest)
@@ -142,7 +140,7 @@ def _mixed_draws(
     """f = w·g and a joint draw of the rest, by dense algebra: it has no structure at places in any order."""
     w, _ = mixing(kernel, t, r)
     x = jnp.concatenate([t[:, None], r], axis=1)
-    parts = kernel.kernels if isinstance(kernel, Stacked) else (kernel,)
+    parts = kernel.each_latent()
     roots = jnp.stack([cholesky(part.rest_covariance(x[:, None], x[None])) for part in parts])
     noise = jax.random.normal(key, (g.shape[0], len(parts), x.shape[0]), g.dtype)
     return jnp.einsum("qlg,cgq->clq", w, g) + jnp.einsum("lqk,clk->clq", roots, noise)

@@ -110,8 +110,8 @@ def _finite(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def columns(inputs: Any, in_space: bool, name: str = "t") -> tuple[Any, Float[np.ndarray, "n D"] | None]:
-    """Times and places of what a user gave: times alone, or for a kernel in space an array (n, 1 + D), a data frame with
-    the time first, or a tuple of columns `(t, r1, r2)`, of which the first may be dates.
+    """Times and places of what a user gave: times alone, or for a kernel in space an array (n, 1 + D), a data frame
+    with the time first, or a tuple of columns `(t, r1, r2)`, of which the first may be dates.
     """
     if not in_space:
         return inputs, None
@@ -132,15 +132,17 @@ def columns(inputs: Any, in_space: bool, name: str = "t") -> tuple[Any, Float[np
     places = [floats(part, name) for part in parts[1:]]
     places = np.concatenate([x[:, None] if x.ndim == 1 else x for x in places], axis=1)
     if np.any(bad := ~np.all(np.isfinite(places), axis=1)):
-        raise ValueError(f"coordinates in `{name}` must be finite, got {places[np.argmax(bad)]} at row {np.argmax(bad)}")
+        raise ValueError(
+            f"coordinates in `{name}` must be finite, got {places[np.argmax(bad)]} at row {np.argmax(bad)}"
+        )
     if len(places) != len(parts[0]):
         raise ValueError(f"columns of `{name}` must have the same length, got {len(parts[0])} and {len(places)}")
     return parts[0], places
 
 
 class Slots(NamedTuple):
-    """Data grouped by their times: state s of a chain holds the rows `row[s]`, where `taken`; row n is in slot `slot[n]`
-    of state `step[n]`. A time with many more data than others takes several states.
+    """Data grouped by their times: state s of a chain holds the rows `row[s]`, where `taken`; row n is in slot
+    `slot[n]` of state `step[n]`. A time with many more data than others takes several states.
     """
 
     time: Float[Array, " S"]

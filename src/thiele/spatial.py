@@ -37,7 +37,7 @@ class AbstractSpatialKernel(Parametric):
     def __post_init__(self) -> None:
         # With the variance in time it would be known as a product only, so a plain number is meant as written.
         if isinstance(self.variance, numbers.Real):
-            self.variance = fixed(self.variance)
+            object.__setattr__(self, "variance", fixed(self.variance))
         Parametric.__post_init__(self)
 
     @abstractmethod
@@ -145,12 +145,14 @@ def _rows(given: Any) -> tuple[tuple[float, ...], ...] | None:
     at = np.asarray(given, dtype=float)
     at = at[:, None] if at.ndim == 1 else at
     if at.ndim != 2 or at.size == 0 or not np.all(np.isfinite(at)):
-        raise ValueError(f"inducing points in space must be finite, of shape (M, D), M at least 1, got {np.shape(given)}")
+        raise ValueError(
+            f"inducing points in space must be finite, of shape (M, D), M at least 1, got {np.shape(given)}"
+        )
     return tuple(map(tuple, at.tolist()))
 
 
 class Inducing(eqx.Module):
-    """Which inducing points a space-time kernel is to have: `count` of them by k-means of the data's places, or `points`.
+    """Which inducing points a space-time kernel is to have: `count` by k-means of the data's places, or `points`.
 
     Neither: the data's own distinct places, which is exact. With `learn=True` they are learnt with the
     hyperparameters, from there on.

@@ -24,9 +24,9 @@ from thiele.tables import as_array
 
 
 class Weights(NamedTuple):
-    """g = W (u, e) + N(0, ν) for the functions of time g. Each entry of (u, e) bears on one of them: `state` and `noise`
-    hold the one nonzero of its column of W, for each output of the SDE and each of its blocks. Copies are alike: `state`,
-    `noise` and `nu` are those of one copy.
+    """g = W (u, e) + N(0, ν) for the functions of time g. Each entry of (u, e) bears on one of them: `state` and
+    `noise` hold the one nonzero of its column of W, for each output of the SDE and each of its blocks. Copies are
+    alike: these are the weights of one copy.
     """
 
     state: tuple[tuple[Float[Array, "tiles size width"], ...], ...]

@@ -152,9 +152,7 @@ class Smoothed(NamedTuple):
     cross: Matrix | None = None
 
 
-def smoothed_output(
-    alg: ModuleType, H: Matrix, step: Step, before: Filter, gain: Gain, after: Backward
-) -> Smoothed:
+def smoothed_output(alg: ModuleType, H: Matrix, step: Step, before: Filter, gain: Gain, after: Backward) -> Smoothed:
     """The output at one state: (r, N) carried back over the move, onto the filtered state."""
     pt = alg.transpose(before.p)
     filtered = alg.add(before.m, alg.mul(before.p, gain.xi))

@@ -1,8 +1,8 @@
 """Kernels: a covariance k(t, s) and its linear SDE twin; one family per file."""
 
 from thiele.kernels.constant import Constant
-from thiele.kernels.cosine import Cosine, Subband
 from thiele.kernels.coregional import Coregional
+from thiele.kernels.cosine import Cosine, Subband
 from thiele.kernels.kernel import AbstractKernel, AbstractOneLatent, AbstractScalarKernel, Emission, Product, Scale, Sum
 from thiele.kernels.matern import Matern12, Matern32, Matern52, Matern72
 from thiele.kernels.periodic import Periodic, QuasiPeriodic

@@ -76,10 +76,8 @@ class Coregional(AbstractOneLatent):
         output = places[:, -1]
         wrong = (output != np.round(output)) | (output < 0) | (output >= self.outputs_observed)
         if np.any(wrong):
-            row = int(np.argmax(wrong))
-            raise ValueError(
-                f"the last column of `t` must be the output, an integer from 0 to {self.outputs_observed - 1}, got {output[row]:g}"
-            )
+            last, came = self.outputs_observed - 1, output[np.argmax(wrong)]
+            raise ValueError(f"the last column of `t` must be the output, an integer from 0 to {last}, got {came:g}")
         rest = places[:, :-1] if places.shape[1] > 1 else None
         kernels = tuple(kernel.placed(rest) if kernel.in_space else kernel for kernel in self.kernels)
         return eqx.tree_at(lambda k: k.kernels, self, kernels)

@@ -58,8 +58,12 @@ class AbstractKernel(Parametric):
         """The independent summands of all latent functions, in the order of the state."""
 
     @abstractmethod
+    def each_latent(self) -> tuple[AbstractOneLatent, ...]:
+        """The kernels of the latent functions, which are independent."""
+
     def emissions(self, t: Float[Array, "*n"], r: Float[Array, "*n D"]) -> tuple[Emission, ...]:
         """Each latent function at times t and places r, as a mixture of its own `outputs`."""
+        return tuple(kernel.emission(t, r) for kernel in self.each_latent())
 
     @abstractmethod
     def placed(self, places: Float[np.ndarray, "n D"] | None) -> Self:
@@ -105,8 +109,8 @@ class AbstractOneLatent(AbstractKernel):
     def parts(self) -> tuple[AbstractOneLatent, ...]:
         return self.terms if isinstance(self, Sum) else (self,)
 
-    def emissions(self, t: Float[Array, "*n"], r: Float[Array, "*n D"]) -> tuple[Emission, ...]:
-        return (self.emission(t, r),)
+    def each_latent(self) -> tuple[AbstractOneLatent, ...]:
+        return (self,)
 
     @abstractmethod
     def emission(self, t: Float[Array, "*n"], r: Float[Array, "*n D"]) -> Emission:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from thiele.kernels.kernel import AbstractKernel, AbstractOneLatent, Emission, of_time, require_one_latent
+from thiele.kernels.kernel import AbstractKernel, AbstractOneLatent, of_time, require_one_latent
 from thiele.sde import Output
 
 
@@ -39,8 +39,8 @@ class Stacked(AbstractKernel):
     def parts(self) -> tuple[AbstractOneLatent, ...]:
         return tuple(part for kernel in self.kernels for part in kernel.parts())
 
-    def emissions(self, t: Float[Array, "*n"], r: Float[Array, "*n D"]) -> tuple[Emission, ...]:
-        return tuple(kernel.emission(t, r) for kernel in self.kernels)
+    def each_latent(self) -> tuple[AbstractOneLatent, ...]:
+        return self.kernels
 
     def placed(self, places: Float[np.ndarray, "n D"] | None) -> Self:
         return eqx.tree_at(lambda k: k.kernels, self, tuple(kernel.placed(places) for kernel in self.kernels))

@@ -105,7 +105,8 @@ def EachOutput(*likelihoods: AbstractLikelihood) -> ByOutput:  # noqa: N802 - re
             raise TypeError(f"`likelihoods` of EachOutput must be likelihoods such as th.Poisson(), got {each!r}")
         if each.latents != 1:
             raise ValueError(
-                f"`likelihoods` of EachOutput must be of one latent function, got {type(each).__name__} of {each.latents}"
+                "`likelihoods` of EachOutput must be of one latent function, "
+                f"got {type(each).__name__} of {each.latents}"
             )
     return ByOutput(likelihoods, tuple(_allowed(each) for each in likelihoods))
 
