@@ -13,7 +13,7 @@ from thiele.series import DAY, Clock, Series
 from thiele.tied import Tied
 
 # So many data are in memory at once, with their weights and quadrature nodes.
-DATA_AT_ONCE = 16_384
+DATA_AT_ONCE = 2048
 
 
 Kind = Literal["states", "values"]
@@ -105,7 +105,7 @@ def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: 
     edges = np.concatenate([[0], cuts, [len(time)]])
     inside = np.diff(edges)
     # Half of the typical number in a segment: few places of a tile are empty, few tiles make a segment.
-    width = min(1 << max(0, (len(time) // (2 * len(inside))).bit_length() - 1), DATA_AT_ONCE)
+    width = min(1 << max(0, (len(time) // len(inside)).bit_length() - 1), DATA_AT_ONCE)
     if whole:
         width = max(1, int(np.max(inside)))
     tiles = np.ones_like(inside) if whole else -(-inside // width)
