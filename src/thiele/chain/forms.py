@@ -9,7 +9,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thiele.chain import normaliser, smoothing, square_root
+from thiele.chain import normaliser, smoothing, square_root, whole_states
 from thiele.chain.smoothing import Marginals, Outputs
 from thiele.chain.types import Chain, Information, Posterior
 
@@ -38,6 +38,8 @@ def log_normaliser(
     """log ∫ p(x) Π_i exp(shift_i·f_i − ½ (f_i − centre_i)ᵀ precision_i (f_i − centre_i)) dx."""
     if choose_form(chain, form, info) == "square_root":
         return square_root.log_normaliser(chain, info)
+    if whole_states.applies(chain, info, lanes):
+        return whole_states.log_normaliser(chain, info)
     return normaliser.log_normaliser(chain, info, lanes)
 
 
@@ -47,6 +49,8 @@ def posterior(
     """The posterior at every state, and the log-normaliser."""
     if choose_form(chain, form, info) == "square_root":
         return square_root.posterior(chain, info)
+    if whole_states.applies(chain, info, lanes):
+        return whole_states.posterior(chain, info)
     return smoothing.posterior(chain, info, lanes)
 
 
