@@ -12,6 +12,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "thiele"
 # From bottom to top. A room is a file or a folder; inside a folder, files may import one another.
 ROOMS = (
     "precision",
+    "durations",
     "parameters",
     "priors",
     "tables",
@@ -20,6 +21,8 @@ ROOMS = (
     "chain",
     "steps",
     "weights",
+    "axes",
+    "calendars",
     "series",
     "quadrature",
     "likelihoods",
@@ -43,11 +46,18 @@ ROOMS = (
     "prediction",
     "fit",
     "model",
+    # What a fit offers to people; `Fit` reaches up to these when it is asked.
+    "store",
+    "streaming",
+    "forecast",
+    "left_out",
+    "checks",
+    "summary",
 )
 # Leaves may import any room, and nothing imports them.
 LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli", "sklearn", "demo", "spatial")
 # But for these, inside a function: the library behind them is loaded when it is used.
-LAZY = {"fit": {"plot", "report"}}
+LAZY = {"fit": {"plot", "report", "store", "streaming", "forecast", "left_out", "checks", "summary"}}
 # The demonstration is a user's program: it may use everything.
 PROGRAMS = {"demo", "cli"}
 # The front door: `import thiele` binds the public names.

@@ -46,6 +46,7 @@ from thiele.model import GP
 from thiele.parameters import fixed, param
 from thiele.prediction import Prediction
 from thiele.rules import CVI, EKS, PL, VGP, Laplace, PowerEP
+from thiele.store import load
 
 __version__ = "0.1.0"
 
@@ -98,6 +99,7 @@ __all__ = [
     "data",
     "dense",
     "fixed",
+    "load",
     "param",
     "priors",
     "quadrature",

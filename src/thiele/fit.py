@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from thiele import training
+from thiele.axes import axis_of
 from thiele.inducing import tie
 from thiele.kernels import AbstractKernel, Stack
 from thiele.learn import Learnt, Trace
@@ -106,12 +107,14 @@ class Fit:
         Covariates of the likelihood (`exposure`, `trials`) are those of the observations to be predicted.
         """
         times = self._times() if t_new is None else self.clock.numbers(t_new, "t_new")
+        shown = self.clock.times(times) if t_new is None else t_new
+        axis = self.clock.axis if t_new is None else axis_of(t_new)
         extra = covariate_arrays(covariates, len(times))
         self.model.likelihood.at(**extra)
         found = self.posterior.latent(self.model.kernel, _padded(times))
         mean = found.mean + jnp.reshape(self.model.mean.value, (-1, 1))
         n = len(times)
-        return Prediction.of(mean[..., :n], found.var[..., :n], self.model.likelihood, extra)
+        return Prediction.of(mean[..., :n], found.var[..., :n], self.model.likelihood, extra, shown, axis)
 
     @double_precision
     def log_density(self, t_test: Any, y_test: Any, **covariates: Any) -> np.ndarray:
@@ -176,6 +179,48 @@ class Fit:
         times = np.empty_like(self.data.time)
         times[self.order] = self.data.time
         return times
+
+    def forecast(self, horizon: Any, *, step: Any = None, level: float = 0.95, **covariates: Any) -> Any:
+        """A table of what comes after the last datum. See `thiele.forecast.forecast`."""
+        from thiele.forecast import forecast
+
+        return forecast(self, horizon, step, level, covariates)
+
+    def impute(self, level: float = 0.95) -> Any:
+        """A table of the data with what is missing filled in. See `thiele.forecast.impute`."""
+        from thiele.forecast import impute
+
+        return impute(self, level)
+
+    def anomalies(self, rate: float = 0.05, level: float = 0.95) -> Any:
+        """A table of the data that the others make unlikely. See `thiele.left_out.anomalies`."""
+        from thiele.left_out import anomalies
+
+        return anomalies(self, rate, level)
+
+    def check(self) -> Any:
+        """Whether the uncertainty is honest: calibration and what is left over. See `thiele.checks.check`."""
+        from thiele.checks import check
+
+        return check(self)
+
+    def summary(self, level: float = 0.95) -> Any:
+        """What was learnt, how sure that is, what was chosen, and warnings. See `thiele.summary.summary`."""
+        from thiele.summary import summary
+
+        return summary(self, level)
+
+    def update(self, t_more: Any, y_more: Any = None, **covariates: Any) -> Fit:
+        """The fit with more data, at the same hyperparameters. See `thiele.streaming.update`."""
+        from thiele.streaming import update
+
+        return update(self, t_more, y_more, covariates)
+
+    def save(self, path: Any) -> Any:
+        """Write one file that `th.load` reads; atomically, and without pickle. See `thiele.store.save`."""
+        from thiele.store import save
+
+        return save(self, path)
 
     def plot(self, t: Any = None, **options: Any) -> Any:
         """Data, posterior mean and bands, with matplotlib. See `thiele.plot.plot`."""
