@@ -24,6 +24,8 @@ ROOMS = (
     "axes",
     "calendars",
     "series",
+    "seasons",
+    "events",
     "quadrature",
     "likelihoods",
     "rules",
@@ -53,11 +55,15 @@ ROOMS = (
     "left_out",
     "checks",
     "summary",
+    "automatic",
 )
 # Leaves may import any room, and nothing imports them.
 LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli", "sklearn", "demo", "spatial")
 # But for these, inside a function: the library behind them is loaded when it is used.
-LAZY = {"fit": {"plot", "report", "store", "streaming", "forecast", "left_out", "checks", "summary"}}
+LAZY = {
+    "fit": {"plot", "report", "store", "streaming", "forecast", "left_out", "checks", "summary"},
+    "model": {"automatic"},
+}
 # The demonstration is a user's program: it may use everything.
 PROGRAMS = {"demo", "cli"}
 # The front door: `import thiele` binds the public names.

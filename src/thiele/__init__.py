@@ -1,6 +1,7 @@
 """Gaussian processes for long time series, with any likelihood, in time linear in the data."""
 
 from thiele import data, dense, priors, quadrature
+from thiele.events import events
 from thiele.fit import Fit
 from thiele.inducing import Inducing
 from thiele.kernels import (
@@ -98,6 +99,7 @@ __all__ = [
     "ZeroInflatedPoisson",
     "data",
     "dense",
+    "events",
     "fixed",
     "load",
     "param",

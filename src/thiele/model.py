@@ -34,6 +34,18 @@ REFINEMENTS = 3
 LEAST_WHILE_LEARNING = 48
 
 
+class Notes(tuple):
+    """Sentences about a model. They compare equal whatever they say, so that words never cause a compilation."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Notes)
+
+    def __hash__(self) -> int:
+        return hash(Notes)
+
+
 class GP(Parametric):
     """f ~ GP(mean, kernel),  y_n ~ likelihood(f(t_n)).
 
@@ -53,6 +65,18 @@ class GP(Parametric):
     inducing: Inducing | Places | None = eqx.field(converter=as_inducing, default=None, kw_only=True)
     rule: AbstractRule = dataclasses.field(default_factory=CVI, kw_only=True)
     mean: ConstantMean = eqx.field(converter=as_mean, default=None, kw_only=True)
+    notes: Notes = eqx.field(converter=Notes, static=True, default=(), kw_only=True, repr=False)
+    """What was chosen automatically, in words."""
+
+    @classmethod
+    def auto(cls, t: Any, y: Any = None, **stated: Any) -> GP:
+        """A model chosen for these data: likelihood, trend, seasons, starting values, inducing times; `notes` says why.
+
+        What is `stated` is kept: kernel, likelihood, seasons (`["1 week"]`, or `[]` for none), inducing, rule, mean.
+        """
+        from thiele.automatic import choose
+
+        return choose(t, y, **stated)
 
     def __check_init__(self) -> None:
         if not isinstance(self.kernel, AbstractKernel):

@@ -176,7 +176,7 @@ def _about_method(fit: Fit) -> tuple[str, ...]:
         lines[-1] += (
             f" after {max(len(trace.objective) - 1, 0)} steps, {trace.seconds[-1] if len(trace.seconds) else 0:.1f} s"
         )
-    return tuple(lines)
+    return (*lines, *(f"chosen: {note}" for note in fit.model.notes))
 
 
 def _warnings(fit: Fit, entries: tuple[Entry, ...]) -> list[str]:
