@@ -68,7 +68,7 @@ LAZY = {
 PROGRAMS = {"demo", "cli"}
 # The front door: `import thiele` binds the public names.
 FRONT = "__init__"
-HEAVY = ("pandas", "matplotlib", "sklearn", "typer", "scipy.stats")
+HEAVY = ("pandas", "polars", "xarray", "pyarrow", "matplotlib", "sklearn", "typer", "scipy.stats")
 
 
 def room_of(path: Path) -> str:

@@ -222,6 +222,12 @@ class Fit:
 
         return save(self, path)
 
+    def report(self, path: Any, **options: Any) -> Any:
+        """An interactive page about this fit, one HTML file that needs no network. See `thiele.report.report`."""
+        from thiele.report import report
+
+        return report(self, path, **options)
+
     def plot(self, t: Any = None, **options: Any) -> Any:
         """Data, posterior mean and bands, with matplotlib. See `thiele.plot.plot`."""
         from thiele.plot import plot
