@@ -61,11 +61,12 @@ function dateTicks(low, high, count) {
   }
   const steps = [1e3, 5e3, 15e3, 3e4, 6e4, 3e5, 9e5, 18e5, 36e5, 108e5, 216e5, 432e5, day, 2 * day, 7 * day, 14 * day];
   const step = steps.find((s) => s >= raw) || 28 * day;
-  const ticks = [];
-  for (let x = Math.ceil(low / step) * step; x <= high; x += step) {
+  const ticks = [], monday = step % (7 * day) === 0 ? 4 * day : 0; // the first of January 1970 was a Thursday
+  for (let x = Math.ceil((low - monday) / step) * step + monday; x <= high; x += step) {
     const d = new Date(x);
     const hour = `${pad(d.getUTCHours())}:${pad(d.getUTCMinutes())}`;
-    ticks.push([x, step >= day ? date(x).slice(5) : step < 6e4 ? `${hour}:${pad(d.getUTCSeconds())}` : hour]);
+    const short = step >= day ? date(x).slice(5) : step < 6e4 ? `${hour}:${pad(d.getUTCSeconds())}` : hour;
+    ticks.push([x, ticks.length ? short : step >= day ? date(x) : date(x).slice(0, 10)]);
   }
   return ticks;
 }
