@@ -104,7 +104,8 @@ def test_the_picture_is_drawn_and_the_title_is_text(view):
     assert view.locator("h1").inner_text() == TITLE
     assert view.locator("#chart circle").count() == 86
     assert view.locator("#chart polyline").count() == 1
-    assert {"2024-01-01", "01-15"} <= set(ticks(view))  # Mondays, the first with its year
+    dates = [text for text in ticks(view) if text.count("-") and not text.startswith("-")]
+    assert dates[:3] == ["2024-01-08", "01-22", "02-05"]  # Mondays, the first with its year
     assert view.locator("#forecast tbody tr").count() == 14
     assert view.locator("#pit rect").count() == 10
     assert "learning stopped early" in view.locator("#warnings").inner_text()
