@@ -56,6 +56,7 @@ ROOMS = (
     "checks",
     "summary",
     "automatic",
+    "reading",
 )
 # Leaves may import any room, and nothing imports them.
 LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli", "sklearn", "demo", "spatial")

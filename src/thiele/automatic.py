@@ -26,7 +26,7 @@ from thiele.likelihoods import (
     StudentT,
 )
 from thiele.model import GP
-from thiele.parameters import fixed, param, parameters, replace
+from thiele.parameters import Default, fixed, param, parameters, replace
 from thiele.priors import LogNormal as LogNormalPrior
 from thiele.seasons import Season, find_seasons, seasonal_variance_ratio, stated
 from thiele.series import Clock, Series, clock_for, series
@@ -213,7 +213,7 @@ def _kernel(
         notes.append(f"a trend that goes on: a straight line explains {100 * share:.0f} % of the variance")
         kernel = _trend(float(distinct[0]), span, latent.spread) + _wiggles(step, span, latent.spread)
     else:
-        kernel = Matern32(**variance)
+        kernel = Matern32(**variance, lengthscale=param(Default(1.0), prior=_between(step, span, 0.4)))
         notes.append("wiggles about a constant level: forecasts return to it")
     for season in found:
         kernel = kernel + _season(season, span, variance)
@@ -239,10 +239,13 @@ def _trend(start: float, span: float, spread: float) -> AbstractKernel:
 
 def _wiggles(step: float, span: float, spread: float) -> AbstractKernel:
     """What comes and goes about the trend; the prior keeps it from becoming a second trend, or noise."""
-    middle = float(np.sqrt(step * span))
-    width = max(0.25 * float(np.log(span / step)), 0.5)
-    lengthscale = param(middle, prior=LogNormalPrior(middle, width))
-    return Matern12(variance=param(0.01 * spread**2), lengthscale=lengthscale)
+    prior = _between(step, span, 0.25)
+    return Matern12(variance=param(0.01 * spread**2), lengthscale=param(prior.median, prior=prior))
+
+
+def _between(step: float, span: float, width: float) -> LogNormalPrior:
+    """A belief that a lengthscale lies between a step and the span of the data; the wider, the weaker."""
+    return LogNormalPrior(float(np.sqrt(step * span)), max(width * float(np.log(span / step)), 0.5))
 
 
 def _season(season: Season, span: float, variance: dict[str, float]) -> AbstractKernel:

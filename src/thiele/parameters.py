@@ -140,8 +140,9 @@ class Parametric(eqx.Module):
         marks = []
         for field in parameter_fields(self):
             given = getattr(self, field.name)
-            automatic = isinstance(given, Default)
-            given = given if isinstance(given, param) else param(given.value if automatic else given)
+            given = given if isinstance(given, param) else param(given)
+            automatic = isinstance(given.value, Default)
+            given = given._replace(value=given.value.value) if automatic else given
             if given.prior is not None and not hasattr(given.prior, "log_prob"):
                 raise TypeError(f"`prior` of `{field.name}` must have a method `log_prob`, got {given.prior!r}")
             duration = field.metadata["unit"] is Unit.TIME and is_duration(given.value)
