@@ -1,6 +1,7 @@
 """Gaussian processes for long time series, with any likelihood, in time linear in the data."""
 
 from thiele import data, dense, priors, quadrature, spatial
+from thiele.events import events
 from thiele.fit import Fit
 from thiele.inducing import Inducing
 from thiele.kernels import (
@@ -50,6 +51,7 @@ from thiele.model import GP
 from thiele.parameters import fixed, param
 from thiele.prediction import Prediction
 from thiele.rules import CVI, EKS, PL, VGP, Laplace, PowerEP
+from thiele.store import load
 
 __version__ = "0.1.0"
 
@@ -104,8 +106,10 @@ __all__ = [
     "ZeroInflatedPoisson",
     "data",
     "dense",
+    "events",
     "fixed",
     "grid",
+    "load",
     "param",
     "priors",
     "quadrature",

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from thiele import training
+from thiele.axes import axis_of
 from thiele.inducing import tie
 from thiele.kernels import AbstractKernel, Stack
 from thiele.learn import Learnt, Trace
@@ -107,6 +108,8 @@ class Fit:
         Covariates of the likelihood (`exposure`, `trials`) are those of the observations to be predicted.
         """
         times, places = self._inputs(t_new)
+        given = t_new is not None and places is None
+        shown, axis = (t_new, axis_of(t_new)) if given else (self.clock.times(times), self.clock.axis)
         extra = covariate_arrays(covariates, len(times))
         if isinstance(self.model.likelihood, ByOutput) and places is not None:
             extra = {**extra, "output": places[:, -1]}
@@ -114,7 +117,7 @@ class Fit:
         found = self.posterior.latent(self.model.kernel, _padded(times), _padded(places))
         n = len(times)
         mean = found.mean[..., :n] + mean_at(self.model.mean, self.model.kernel.outputs_observed, places)
-        return Prediction.of(mean, found.var[..., :n], self.model.likelihood, extra)
+        return Prediction.of(mean, found.var[..., :n], self.model.likelihood, extra, shown, axis)
 
     @double_precision
     def log_density(self, t_test: Any, y_test: Any, **covariates: Any) -> np.ndarray:
@@ -184,15 +187,78 @@ class Fit:
             self.model.kernel.placed(places)
         return self.clock.numbers(times, "t_new"), places
 
+    def _require_time_alone(self, what: str) -> None:
+        """Refuse what is a picture or a table along one axis of time."""
+        if self.model.kernel.in_space:
+            raise ValueError(
+                f"`{what}` is for models of time alone, and this one is in space or of several outputs: `predict` at "
+                "the inputs of interest (`th.grid` makes a grid of them)"
+            )
+
     def _unsorted(self, rows: np.ndarray) -> np.ndarray:
         found = np.empty_like(rows)
         found[self.order] = rows
         return found
 
+    def forecast(self, horizon: Any, *, step: Any = None, level: float = 0.95, **covariates: Any) -> Any:
+        """A table of what comes after the last datum. See `thiele.forecast.forecast`."""
+        from thiele.forecast import forecast
+
+        self._require_time_alone("forecast")
+        return forecast(self, horizon, step, level, covariates)
+
+    def impute(self, level: float = 0.95) -> Any:
+        """A table of the data with what is missing filled in. See `thiele.forecast.impute`."""
+        from thiele.forecast import impute
+
+        self._require_time_alone("impute")
+        return impute(self, level)
+
+    def anomalies(self, rate: float = 0.05, level: float = 0.95) -> Any:
+        """A table of the data that the others make unlikely. See `thiele.left_out.anomalies`."""
+        from thiele.left_out import anomalies
+
+        self._require_time_alone("anomalies")
+        return anomalies(self, rate, level)
+
+    def check(self) -> Any:
+        """Whether the uncertainty is honest: calibration and what is left over. See `thiele.checks.check`."""
+        from thiele.checks import check
+
+        self._require_time_alone("check")
+        return check(self)
+
+    def summary(self, level: float = 0.95) -> Any:
+        """What was learnt, how sure that is, what was chosen, and warnings. See `thiele.summary.summary`."""
+        from thiele.summary import summary
+
+        return summary(self, level)
+
+    def update(self, t_more: Any, y_more: Any = None, **covariates: Any) -> Fit:
+        """The fit with more data, at the same hyperparameters. See `thiele.streaming.update`."""
+        from thiele.streaming import update
+
+        self._require_time_alone("update")
+        return update(self, t_more, y_more, covariates)
+
+    def save(self, path: Any) -> Any:
+        """Write one file that `th.load` reads; atomically, and without pickle. See `thiele.store.save`."""
+        from thiele.store import save
+
+        return save(self, path)
+
+    def report(self, path: Any, **options: Any) -> Any:
+        """An interactive page about this fit, one HTML file that needs no network. See `thiele.report.report`."""
+        from thiele.report import report
+
+        self._require_time_alone("report")
+        return report(self, path, **options)
+
     def plot(self, t: Any = None, **options: Any) -> Any:
         """Data, posterior mean and bands, with matplotlib. See `thiele.plot.plot`."""
         from thiele.plot import plot
 
+        self._require_time_alone("plot")
         return plot(self, t, **options)
 
 

@@ -14,15 +14,18 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
+from thiele.axes import Axis, as_given, axis_of, plain
+from thiele.durations import in_days, is_duration
 from thiele.steps import DistinctSteps, distinct_steps
 
 DAY = np.timedelta64(1, "D")
 
 
 class Clock(NamedTuple):
-    """How times became numbers: as they are, or as days since `origin`."""
+    """How times became numbers: as they are, or as days since `origin`; and what `axis` they came on."""
 
     origin: np.datetime64 | None = None
+    axis: Axis = Axis()
 
     def numbers(self, t: Any, name: str = "t") -> np.ndarray:
         """Times as float64, in the units of this clock."""
@@ -35,15 +38,31 @@ class Clock(NamedTuple):
             raise TypeError(f"`{name}` must be dates, as in the data that were fitted, got {array.dtype}")
         return (_dates(array, name) - self.origin) / DAY
 
+    def times(self, numbers: np.ndarray) -> Any:
+        """Numbers of this clock as the user's own times."""
+        return as_given(self.axis, self.origin, numbers)
+
+    def span(self, duration: Any, name: str) -> float:
+        """A length of time in the units of this clock: a number as it is; where times are dates, also "7 days"."""
+        if not is_duration(duration):
+            number = floats(duration, name)
+            if number.ndim != 0 or not np.isfinite(number):
+                raise ValueError(f"`{name}` must be one finite number or a duration, got {duration!r}")
+            return float(number)
+        if self.origin is None:
+            raise TypeError(f"`{name}` must be a number, in the units of `t`, which are no dates; got {duration!r}")
+        return in_days(duration, name)
+
 
 def clock_for(t: Any) -> Clock:
     """Numbers stay as they are; dates are counted in days from the first of them."""
     array = _as_array(t, "t")
-    return Clock(np.min(_dates(array, "t"))) if _is_dates(array) and array.size else Clock()
+    dated = _is_dates(array) and array.size
+    return Clock(np.min(_dates(array, "t")) if dated else None, axis_of(t))
 
 
 def _as_array(t: Any, name: str) -> np.ndarray:
-    array = np.asarray(t)
+    array = plain(t)
     if array.ndim != 1:
         raise ValueError(f"`{name}` must have shape (n,), got {array.shape}")
     if np.ma.is_masked(t):
@@ -76,7 +95,7 @@ def _dates(array: np.ndarray, name: str) -> np.ndarray:
 
 def floats(values: Any, name: str) -> np.ndarray:
     """Values as float64, with NaN where an array is masked; anything that is no number is refused."""
-    array = values.filled(np.nan) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    array = values.filled(np.nan) if isinstance(values, np.ma.MaskedArray) else plain(values)
     if array.dtype.kind in "cmM":
         raise TypeError(f"`{name}` must be real numbers, got {array.dtype}")
     if array.dtype.kind == "U" and array.size and _looks_like_date(str(array.ravel()[0])):
