@@ -27,7 +27,7 @@ class Task(NamedTuple):
 
     `model` takes a function that makes a hyperparameter of its starting value, and what a method adds: `rule`, and
     `inducing` where it is sparse. `newton` is the step on the sites and `adam` that on the hyperparameters, both taken
-    `iterations` times.
+    `iterations` times. Inducing times are evenly spaced over the data, or `between` two given times.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Task(NamedTuple):
     newton: float
     adam: float
     iterations: int
+    between: tuple[float, float] | None = None
 
 
 class Split(NamedTuple):
@@ -81,11 +82,30 @@ def _binary(start: Start, **method: Any) -> th.GP:
     return th.GP(th.Matern72(variance=start(1.0), lengthscale=start(25.0)), th.Bernoulli(), **method)
 
 
+def _banana_data() -> Data:
+    labels = th.data.banana()
+    return Data(labels.inputs, labels.label, {})
+
+
+def banana(count: int) -> Task:
+    """Banana with `count` inducing times and as many inducing points in space; the published experiment has 15."""
+    low, high = -3.0, 3.0
+    points = np.linspace(low, high, count)
+
+    def model(start: Start, **method: Any) -> th.GP:
+        time = th.Matern52(variance=start(1.0), lengthscale=start(1.0))
+        space = th.spatial.Matern52(lengthscale=start(1.0))
+        return th.GP(th.SpaceTime(time, space, points), th.Bernoulli(), **method)
+
+    return Task("banana", _banana_data, model, count, newton=0.1, adam=0.1, iterations=500, between=(low, high))
+
+
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
         Task("motorcycle", _motorcycle_data, _motorcycle, inducing=30, newton=0.05, adam=0.025, iterations=500),
         Task("coal", _coal_data, _coal, inducing=15, newton=0.5, adam=0.2, iterations=500),
+        banana(15),
         Task("binary", _binary_data, _binary, inducing=1000, newton=0.5, adam=0.1, iterations=500),
     )
 }

@@ -214,6 +214,15 @@ def test_a_fit_learns_points_lengthscales_and_noise():
     assert np.max(np.abs(fit.predict(grid).mean - wanted)) < 0.3
 
 
+@pytest.mark.parametrize("inducing", [None, Z], ids=["a state at each time", "inducing times"])
+def test_a_saved_fit_predicts_the_same(inducing, tmp_path):
+    fit = model("poisson", inducing=inducing).condition(X, DATA["poisson"][1])
+    loaded = th.load(fit.save(tmp_path / "fit.thiele"))
+    np.testing.assert_allclose(loaded.predict(NEW).mean, fit.predict(NEW).mean, rtol=1e-12)
+    with pytest.raises(ValueError, match="`forecast` is for models of time alone"):
+        fit.forecast(3)
+
+
 def test_dates_and_columns_are_inputs_too():
     days = np.datetime64("2024-01-01") + (24 * X[:, 0]).astype(int) * np.timedelta64(1, "h")
     y = DATA["gaussian"][1]
