@@ -2,8 +2,8 @@
 
     python -m experiments.boundaries [--draw figures]
 
-draws the boundary between the classes for Banana and for two moons, in two panels each: inducing states, M in time and
-M in space, beside a model with a state at each time, which has no inducing times to lose anything by.
+draws the boundary between the classes for Banana and for two moons, in two panels each: inducing states at M times and
+M points in space, beside the sparse GP of the textbooks, values of f on the grid of the same times and points.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 import thiele as th
-from experiments.tasks import split
 from experiments.tasks import banana as banana_task
+from experiments.tasks import split
 
 BLUE, ORANGE = "#0072B2", "#E69F00"
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -42,13 +42,13 @@ def banana() -> tuple[np.ndarray, np.ndarray]:
     return data.time[rows], data.value[rows].astype(float)
 
 
-def fitted(inputs: np.ndarray, label: np.ndarray, count: int, sparse: bool) -> th.Fit:
-    """Learnt with `count` inducing points in space and, where `sparse`, as many inducing times."""
+def fitted(inputs: np.ndarray, label: np.ndarray, count: int, of: Literal["states", "values"]) -> th.Fit:
+    """Learnt with `count` inducing points in space and as many inducing times."""
     low, high = inputs.min(axis=0), inputs.max(axis=0)
     kernel = th.SpaceTime(
         th.Matern52(1.0, 1.0), th.spatial.Matern52(lengthscale=1.0), np.linspace(low[1], high[1], count)
     )
-    inducing = np.linspace(low[0], high[0], count) if sparse else None
+    inducing = th.Inducing(times=np.linspace(low[0], high[0], count), of=of)
     return th.GP(kernel, th.Bernoulli(), inducing=inducing, rule=th.CVI()).fit(inputs, label)
 
 
@@ -71,10 +71,9 @@ def panel(ax: Any, fit: th.Fit, inputs: np.ndarray, label: np.ndarray, title: st
 def draw(inputs: np.ndarray, label: np.ndarray, count: int) -> Any:
     """Both panels for one data set."""
     figure, axes = plt.subplots(1, 2, figsize=(9.0, 4.0), sharex=True, sharey=True, layout="constrained")
-    sparse = fitted(inputs, label, count, sparse=True)
-    panel(axes[0], sparse, inputs, label, f"{count} inducing times, {count} points in space")
-    full = fitted(inputs, label, count, sparse=False)
-    panel(axes[1], full, inputs, label, f"a state at each time, {count} points in space")
+    for ax, of in zip(axes, ("states", "values"), strict=True):
+        fit = fitted(inputs, label, count, of)
+        panel(ax, fit, inputs, label, f"inducing {of}, {count} × {count}: ELBO {fit.objective:.1f}")
     return figure
 
 
