@@ -255,11 +255,14 @@ class Fit:
         return report(self, path, **options)
 
     def plot(self, t: Any = None, **options: Any) -> Any:
-        """Data, posterior mean and bands, with matplotlib. See `thiele.plot.plot`."""
-        from thiele.plot import plot
+        """Data, posterior mean and bands, with matplotlib; in space, a map.
 
-        self._require_time_alone("plot")
-        return plot(self, t, **options)
+        See `thiele.plot.plot` and `thiele.plot.plot_map`.
+        """
+        from thiele.plot import plot, plot_map
+
+        draw = plot_map if self.model.kernel.in_space else plot
+        return draw(self, t, **options)
 
 
 def _padded(rows: np.ndarray | None) -> Array | None:
