@@ -3,7 +3,7 @@
     python -m experiments.boundaries [--draw figures]
 
 draws the boundary between the classes for Banana and for two moons, in two panels each: inducing states at M times and
-M points in space, beside the sparse GP of the textbooks, values of f on the grid of the same times and points.
+M points in space, beside the sparse GP of the textbooks at the same hyperparameters: values of f on the grid of these.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -42,14 +42,16 @@ def banana() -> tuple[np.ndarray, np.ndarray]:
     return data.time[rows], data.value[rows].astype(float)
 
 
-def fitted(inputs: np.ndarray, label: np.ndarray, count: int, of: Literal["states", "values"]) -> th.Fit:
-    """Learnt with `count` inducing points in space and as many inducing times."""
+def fitted(inputs: np.ndarray, label: np.ndarray, count: int) -> tuple[th.Fit, th.Fit]:
+    """With `count` inducing points in space and as many inducing times: states, learnt; values, at the same
+    hyperparameters.
+    """
     low, high = inputs.min(axis=0), inputs.max(axis=0)
-    kernel = th.SpaceTime(
-        th.Matern52(1.0, 1.0), th.spatial.Matern52(lengthscale=1.0), np.linspace(low[1], high[1], count)
-    )
-    inducing = th.Inducing(times=np.linspace(low[0], high[0], count), of=of)
-    return th.GP(kernel, th.Bernoulli(), inducing=inducing, rule=th.CVI()).fit(inputs, label)
+    points, times = (np.linspace(low[i], high[i], count) for i in (1, 0))
+    kernel = th.SpaceTime(th.Matern52(1.0, 1.0), th.spatial.Matern52(lengthscale=1.0), points)
+    states = th.GP(kernel, th.Bernoulli(), inducing=times).fit(inputs, label)
+    values = th.GP(states.model.kernel, th.Bernoulli(), inducing=th.Inducing(times=times, of="values"))
+    return states, values.condition(inputs, label)
 
 
 def panel(ax: Any, fit: th.Fit, inputs: np.ndarray, label: np.ndarray, title: str) -> None:
@@ -71,8 +73,7 @@ def panel(ax: Any, fit: th.Fit, inputs: np.ndarray, label: np.ndarray, title: st
 def draw(inputs: np.ndarray, label: np.ndarray, count: int) -> Any:
     """Both panels for one data set."""
     figure, axes = plt.subplots(1, 2, figsize=(9.0, 4.0), sharex=True, sharey=True, layout="constrained")
-    for ax, of in zip(axes, ("states", "values"), strict=True):
-        fit = fitted(inputs, label, count, of)
+    for ax, fit, of in zip(axes, fitted(inputs, label, count), ("states", "values"), strict=True):
         panel(ax, fit, inputs, label, f"inducing {of}, {count} × {count}: ELBO {fit.objective:.1f}")
     return figure
 
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--draw", type=Path, default=Path("figures"))
     folder = parser.parse_args(arguments).draw
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (inputs, label), count in (("banana", banana(), 15), ("moons", two_moons(), 10)):
+    for name, (inputs, label), count in (("moons", two_moons(), 8), ("banana", banana(), 8)):
         path = folder / f"{name}-boundary.png"
         draw(inputs, label, count).savefig(path, dpi=160)
         print(f"drew {path}")

@@ -51,8 +51,10 @@ def ours(folder: Path = RESULTS) -> dict[tuple[str, str], Curve]:
         count, rule = record["settings"]["inducing"], record["method"].removeprefix("sparse-")
         for quantity, value in (("nlml", -record["energy"]), ("nlpd", record["nlpd"]), ("error", record["error"])):
             found.setdefault((quantity, rule), {}).setdefault(count, []).append(value)
+    # A mean over fewer folds than its neighbours' is no point of the same curve.
+    whole = max((len(v) for curve in found.values() for v in curve.values()), default=0)
     return {
-        key: {count: (float(np.mean(v)), float(np.std(v))) for count, v in sorted(curve.items())}
+        key: {count: (float(np.mean(v)), float(np.std(v))) for count, v in sorted(curve.items()) if len(v) == whole}
         for key, curve in found.items()
     }
 
