@@ -258,6 +258,17 @@ def test_a_saved_fit_predicts_the_same(inducing, tmp_path):
         fit.forecast(3)
 
 
+def test_enough_inducing_times_are_found_in_space_too():
+    rng = np.random.default_rng(3)
+    x = np.array([[t, *s] for t in np.linspace(0.0, 20.0, 60) for s in STATIONS])
+    y = rng.poisson(np.exp(np.sin(x[:, 0] / 3.0))).astype(float)
+    kernel = th.SpaceTime(th.Matern52(1.0, 8.0), th.spatial.Matern52(lengthscale=2.0))
+    fit = th.GP(kernel, th.Poisson(), inducing="auto").condition(x, y)
+    full = th.GP(kernel, th.Poisson()).condition(x, y)
+    assert 3 <= len(fit.inducing) < 40
+    assert 0.0 <= full.objective - fit.objective < 2e-3 * len(y)
+
+
 def test_dates_and_columns_are_inputs_too():
     days = np.datetime64("2024-01-01") + (24 * X[:, 0]).astype(int) * np.timedelta64(1, "h")
     y = DATA["gaussian"][1]
