@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 PAGES = [
     ROOT / "README.md",
-    *(ROOT / "docs" / name for name in ("precision.md", "sparse.md", "results.md", "automatic.md")),
+    *(ROOT / "docs" / name for name in ("precision.md", "sparse.md", "results.md", "automatic.md", "sklearn.md")),
 ]
 PROGRAMS = sorted([*ROOT.glob("examples/*.py"), *ROOT.glob("docs/*.py")])
 LINKED = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
