@@ -29,6 +29,8 @@ def python_blocks(page: Path) -> list[str]:
 # But for the first of the README, which is an example.
 BLOCKS = {f"{page.name} {i}": block for page in PAGES for i, block in enumerate(python_blocks(page))}
 del BLOCKS["README.md 0"]
+# Most of these is compilation, of things that other tests compile too.
+LONG = ("results.md 0", "automatic.md 0", "sklearn.md 0", "index.md 0")
 
 
 def run(arguments: list[str], folder: Path) -> str:
@@ -44,7 +46,9 @@ def run(arguments: list[str], folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+@pytest.mark.parametrize(
+    "block", [pytest.param(b, id=name, marks=pytest.mark.slow if name in LONG else ()) for name, b in BLOCKS.items()]
+)
 def test_every_block_of_python_runs(block, tmp_path):
     run(["-c", block], tmp_path)
 
