@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint format bench clean
+.PHONY: help demo test slow lint format bench docs clean
 
 help:  ## show the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ format: $(VENV)/installed  ## put the code in the house style
 bench: $(VENV)/installed  ## time exact inference beside celerite2, tinygp and smolgp
 	$(BIN)/python -m benchmarks.gaussian
 
+docs: $(VENV)/installed  ## build the site of the documentation in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "site/index.html"
+
 clean:  ## remove the environments and every cache
-	rm -rf $(VENV) .bench-env build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .bench-env build dist site .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

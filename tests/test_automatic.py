@@ -35,6 +35,11 @@ def test_gaussian_noise_is_hardly_ever_taken_for_something_else():
     assert wrong <= 2
 
 
+def test_moderately_heavy_tails_are_noticed_in_a_few_hundred_values():
+    found = [type(kind_of_values(RNG.standard_t(3.0, 500))[0]).__name__ for _ in range(20)]
+    assert found.count("StudentT") >= 16
+
+
 def test_a_season_is_not_taken_for_more_variance():
     days = np.datetime64("2024-01-01") + np.arange(100)
     week = np.tile([1.0, 1.2, 1.1, 1.0, 1.4, 0.4, 0.3], 15)[:100]

@@ -51,6 +51,7 @@ def test_one_step_ahead_is_what_the_data_before_say():
         assert (p.mean[n], p.var[n]) == pytest.approx((expected.mean[0], expected.var[0]), rel=1e-8)
 
 
+@pytest.mark.slow
 def test_counts_that_are_right_pass():
     y = RNG.poisson(np.exp(F)).astype(float)
     y[7] = np.nan

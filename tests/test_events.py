@@ -33,6 +33,7 @@ def test_dates_are_counted_in_round_widths():
     )
 
 
+@pytest.mark.slow
 def test_counts_go_to_fit_by_their_names():
     counted = th.events(th.data.coal().time, bins=40)
     fit = th.GP(th.Matern52(1.0, 10.0), th.Poisson(), mean="learn").condition(**counted)

@@ -12,10 +12,14 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 PAGES = [
     ROOT / "README.md",
-    *(ROOT / "docs" / name for name in ("precision.md", "sparse.md", "results.md", "automatic.md")),
+    *(
+        ROOT / "docs" / name
+        for name in ("precision.md", "sparse.md", "results.md", "automatic.md", "sklearn.md", "index.md")
+    ),
 ]
 PROGRAMS = sorted([*ROOT.glob("examples/*.py"), *ROOT.glob("docs/*.py")])
-LINKED = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
+TUTORIALS = sorted(ROOT.glob("docs/tutorials/*.md"))
+LINKED = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *TUTORIALS])
 
 
 def python_blocks(page: Path) -> list[str]:
@@ -25,6 +29,8 @@ def python_blocks(page: Path) -> list[str]:
 # But for the first of the README, which is an example.
 BLOCKS = {f"{page.name} {i}": block for page in PAGES for i, block in enumerate(python_blocks(page))}
 del BLOCKS["README.md 0"]
+# Most of these is compilation, of things that other tests compile too.
+LONG = ("results.md 0", "automatic.md 0", "sklearn.md 0", "index.md 0")
 
 
 def run(arguments: list[str], folder: Path) -> str:
@@ -40,9 +46,29 @@ def run(arguments: list[str], folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+@pytest.mark.parametrize(
+    "block", [pytest.param(b, id=name, marks=pytest.mark.slow if name in LONG else ()) for name, b in BLOCKS.items()]
+)
 def test_every_block_of_python_runs(block, tmp_path):
     run(["-c", block], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda path: path.name)
+def test_every_tutorial_runs_from_top_to_bottom(page, tmp_path):
+    assert run(["-c", "\n".join(python_blocks(page))], tmp_path)
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocs")
+    run(
+        ["-m", "mkdocs", "build", "--quiet", "--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(tmp_path)],
+        ROOT,
+    )
+    for page in [*ROOT.glob("docs/*.md"), *TUTORIALS]:
+        assert (tmp_path / page.relative_to(ROOT / "docs").with_suffix(".html")).exists(), page
+    assert "QuasiPeriodic" in (tmp_path / "api.html").read_text()
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)

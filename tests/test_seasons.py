@@ -55,6 +55,7 @@ def test_what_wanders_has_hardly_ever_a_season(kind):
     assert found <= 1
 
 
+@pytest.mark.slow
 def test_a_long_series_is_averaged_and_its_season_still_found():
     t = np.arange(60_000) / 24.0  # hours, in days
     z = wave(t, 1.0) + wave(t, YEAR) + RNG.standard_normal(t.size)

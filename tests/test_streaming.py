@@ -22,6 +22,7 @@ def test_an_update_is_conditioning_on_everything():
     np.testing.assert_array_equal(found.predict().times, np.append(T[order], LATER))
 
 
+@pytest.mark.slow
 def test_what_was_learnt_stays_and_covariates_are_asked_for():
     fit = th.GP(th.Matern32(), th.Poisson()).fit(T, COUNTS, exposure=np.ones(T.size), max_steps=2)
     with pytest.raises(ValueError, match=r"those of the data that were fitted .`exposure`."):

@@ -73,6 +73,7 @@ def test_what_goes_wrong_is_said_in_words():
     assert any("acts as noise" in text for text in short.summary().warnings)
 
 
+@pytest.mark.slow
 def test_what_the_data_leave_open_is_said():
     # A constant and a mean say the same thing.
     model = th.GP(th.Matern52(1.0, 2.0) + th.Scale(th.Constant(1.0), 1.0), th.Gaussian(0.09), mean=0.0)

@@ -101,6 +101,14 @@ class Fit:
             f"  mean       {np.array2string(self.mean, precision=6)}"
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy or a pickle of a JAX array would come back in single precision outside of the library's own scope.
+        as_numpy = lambda x: np.asarray(x) if isinstance(x, jax.Array) else x  # noqa: E731
+        return {name: jax.tree.map(as_numpy, value) for name, value in self.__dict__.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
     @double_precision
     def predict(self, t_new: Any = None, **covariates: Any) -> Prediction:
         """The posterior of f and of y at `t_new`, or at the data's own times in their order if it is not given.
