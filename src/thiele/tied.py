@@ -280,8 +280,9 @@ def _through_noise(site: Site, nu: Float[Array, "*data L L"], power: float) -> S
     widened = jnp.eye(size, dtype=nu.dtype) + power * site.precision @ nu
     if size == 1:
         return Site(site.shift / widened[..., 0], site.precision / widened)
-    precision = jnp.linalg.solve(widened, site.precision)
-    shift = jnp.linalg.solve(widened, site.shift[..., None])[..., 0]
+    # One call, not two: two at a time can block a pool of two threads for ever (jaxlib 0.10).
+    found = jnp.linalg.solve(widened, jnp.concatenate([site.precision, site.shift[..., None]], axis=-1))
+    precision, shift = found[..., :size], found[..., size]
     return Site(shift, 0.5 * (precision + jnp.swapaxes(precision, -1, -2)))
 
 
