@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 from matplotlib.dates import date2num, num2date
 
 import thiele as th
-from thiele.plot import BINS, BLUE, GRID, MOST_POINTS, SKY, VERMILION, plot, plot_trace
+from thiele.plot import BINS, BLUE, GRID, MOST_POINTS, SKY, VERMILION, plot, plot_check, plot_components, plot_trace
 
 mpl.use("Agg")
 
@@ -193,3 +193,35 @@ def test_a_million_points_are_drawn_in_seconds():
     began = time.perf_counter()
     fit.plot().figure.canvas.draw()
     assert time.perf_counter() - began < 10.0
+
+
+def test_each_component_has_a_panel_with_its_mean_and_band():
+    kernel = th.Matern32(1.0, "40 days") + th.Constant(0.5)
+    fit = th.GP(kernel, th.Gaussian(0.05), mean=0.2).condition(DATES, Y)
+    axes = plot_components(fit, horizon="30 days", level=0.9)
+    assert [ax.get_title(loc="left") for ax in axes] == ["Matern32", "Constant"]
+    found = fit.components(num2date(axes[0].lines[0].get_xdata(orig=False)[:5]))
+    for ax, part in zip(axes, found, strict=True):
+        np.testing.assert_allclose(ax.lines[0].get_ydata()[:5], part.mean, atol=1e-6)
+    assert set(labelled(axes[0])) == {"90 %", "mean", "forecast"}
+    assert axes[1].get_xlabel() == "date"
+
+
+def test_a_check_is_drawn_as_it_was_found(fit):
+    found = fit.check()
+    pit, coverage, correlation = plot_check(found)
+    np.testing.assert_allclose([bar.get_height() for bar in pit.patches], found.histogram)
+    np.testing.assert_allclose(coverage.lines[1].get_ydata(), 100.0 * found.coverage)
+    heights = [segment[1, 1] for segment in correlation.collections[0].get_segments()]
+    np.testing.assert_allclose(heights, found.autocorrelation)
+    for ax in (pit, coverage, correlation):
+        assert ax.get_xlabel()
+        assert ax.get_ylabel()
+
+
+def test_a_horizon_may_be_a_duration_and_covariates_scale_the_curve():
+    counts = th.GP(th.Matern32(1.0, 1.5), th.Poisson()).condition(T, np.round(np.exp(Y)), exposure=np.ones(len(T)))
+    once, twice = (labelled(counts.plot(T, covariates={"exposure": e}))["mean"].get_ydata() for e in (1.0, 2.0))
+    np.testing.assert_allclose(twice, 2.0 * once)
+    dated = labelled(MODEL.condition(DATES, Y).plot(horizon="1 week"))["mean"].get_xdata(orig=False)
+    assert dated[-1] == pytest.approx(date2num(DATES[-1]) + 7.0)

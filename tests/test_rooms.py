@@ -12,19 +12,26 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "thiele"
 # From bottom to top. A room is a file or a folder; inside a folder, files may import one another.
 ROOMS = (
     "precision",
+    "durations",
     "parameters",
     "priors",
     "tables",
     "sde",
+    "spatial",
     "kernels",
     "chain",
     "steps",
     "weights",
+    "axes",
+    "calendars",
     "series",
+    "seasons",
+    "events",
     "quadrature",
     "likelihoods",
     "rules",
     "bridges",
+    "mixtures",
     "values",
     "energies",
     "tied",
@@ -43,16 +50,28 @@ ROOMS = (
     "prediction",
     "fit",
     "model",
+    # What a fit offers to people; `Fit` reaches up to these when it is asked.
+    "store",
+    "streaming",
+    "forecast",
+    "left_out",
+    "checks",
+    "summary",
+    "automatic",
+    "reading",
 )
 # Leaves may import any room, and nothing imports them.
-LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli", "sklearn", "demo", "spatial")
+LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli", "sklearn", "demo")
 # But for these, inside a function: the library behind them is loaded when it is used.
-LAZY = {"fit": {"plot", "report"}}
+LAZY = {
+    "fit": {"plot", "report", "store", "streaming", "forecast", "left_out", "checks", "summary"},
+    "model": {"automatic"},
+}
 # The demonstration is a user's program: it may use everything.
 PROGRAMS = {"demo", "cli"}
 # The front door: `import thiele` binds the public names.
 FRONT = "__init__"
-HEAVY = ("pandas", "matplotlib", "sklearn", "typer", "scipy.stats")
+HEAVY = ("pandas", "polars", "xarray", "pyarrow", "matplotlib", "sklearn", "typer", "scipy.stats")
 
 
 def room_of(path: Path) -> str:

@@ -1,12 +1,14 @@
 """Gaussian processes for long time series, with any likelihood, in time linear in the data."""
 
-from thiele import data, dense, priors, quadrature
+from thiele import data, dense, priors, quadrature, spatial
+from thiele.events import events
 from thiele.fit import Fit
 from thiele.inducing import Inducing
 from thiele.kernels import (
     RBF,
     SHO,
     Constant,
+    Coregional,
     Cosine,
     IntegratedWiener,
     Matern12,
@@ -17,10 +19,12 @@ from thiele.kernels import (
     Product,
     QuasiPeriodic,
     Scale,
+    SpaceTime,
     Stack,
     Subband,
     Sum,
     Wiener,
+    grid,
 )
 from thiele.likelihoods import (
     Bernoulli,
@@ -28,6 +32,7 @@ from thiele.likelihoods import (
     Binomial,
     Categorical,
     Custom,
+    EachOutput,
     Exponential,
     Gamma,
     Gaussian,
@@ -46,6 +51,7 @@ from thiele.model import GP
 from thiele.parameters import fixed, param
 from thiele.prediction import Prediction
 from thiele.rules import CVI, EKS, PL, VGP, Laplace, PowerEP
+from thiele.store import load
 
 __version__ = "0.1.0"
 
@@ -62,8 +68,10 @@ __all__ = [
     "Binomial",
     "Categorical",
     "Constant",
+    "Coregional",
     "Cosine",
     "Custom",
+    "EachOutput",
     "Exponential",
     "Fit",
     "Gamma",
@@ -87,6 +95,7 @@ __all__ = [
     "Product",
     "QuasiPeriodic",
     "Scale",
+    "SpaceTime",
     "Stack",
     "StudentT",
     "Subband",
@@ -97,8 +106,12 @@ __all__ = [
     "ZeroInflatedPoisson",
     "data",
     "dense",
+    "events",
     "fixed",
+    "grid",
+    "load",
     "param",
     "priors",
     "quadrature",
+    "spatial",
 ]

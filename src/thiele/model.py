@@ -13,17 +13,18 @@ from jaxtyping import Array, Float
 
 from thiele import training
 from thiele.approximate import sites_of
+from thiele.axes import separated
 from thiele.fit import Fit
 from thiele.inducing import Inducing, Places, as_inducing, tie
 from thiele.kernels import AbstractKernel
 from thiele.learn import Evaluation, Learnt, climb, maximise
-from thiele.likelihoods import AbstractLikelihood, Gaussian
+from thiele.likelihoods import AbstractLikelihood, ByOutput, Gaussian, Shifted
 from thiele.mean import ConstantMean, as_mean
-from thiele.parameters import Parametric, constrain, log_prior, settled, unconstrain
+from thiele.parameters import Default, Parametric, constrain, log_prior, parameters, settled, unconstrain
 from thiele.placement import enough_places
 from thiele.precision import double_precision
 from thiele.rules import CVI, AbstractRule, Site
-from thiele.series import Clock, Order, Series, clock_for, is_traced, series, traced_series
+from thiele.series import Clock, Order, Series, clock_for, columns, is_traced, series, traced_series
 from thiele.starts import natural_scales, starting_points
 from thiele.tied import Tied
 
@@ -31,6 +32,18 @@ from thiele.tied import Tied
 # learnt: too few cannot show a wiggle that the starting values do not expect.
 REFINEMENTS = 3
 LEAST_WHILE_LEARNING = 48
+
+
+class Notes(tuple):
+    """Sentences about a model. They compare equal whatever they say, so that words never cause a compilation."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Notes)
+
+    def __hash__(self) -> int:
+        return hash(Notes)
 
 
 class GP(Parametric):
@@ -52,6 +65,18 @@ class GP(Parametric):
     inducing: Inducing | Places | None = eqx.field(converter=as_inducing, default=None, kw_only=True)
     rule: AbstractRule = dataclasses.field(default_factory=CVI, kw_only=True)
     mean: ConstantMean = eqx.field(converter=as_mean, default=None, kw_only=True)
+    notes: Notes = eqx.field(converter=Notes, static=True, default=(), kw_only=True, repr=False)
+    """What was chosen automatically, in words."""
+
+    @classmethod
+    def auto(cls, t: Any, y: Any = None, **stated: Any) -> GP:
+        """A model chosen for these data: likelihood, trend, seasons, starting values, inducing times; `notes` says why.
+
+        What is `stated` is kept: kernel, likelihood, seasons (`["1 week"]`, or `[]` for none), inducing, rule, mean.
+        """
+        from thiele.automatic import choose
+
+        return choose(t, y, **stated)
 
     def __check_init__(self) -> None:
         if not isinstance(self.kernel, AbstractKernel):
@@ -65,35 +90,40 @@ class GP(Parametric):
                 f"`kernel` must give {self.likelihood.latents} latent function(s) for "
                 f"{type(self.likelihood).__name__}, got {self.kernel.latents}; th.Stack puts kernels side by side"
             )
-        if self.mean.value.shape not in ((), (self.kernel.latents,)):
+        several = self.kernel.outputs_observed or self.kernel.latents
+        if self.mean.value.shape not in ((), (several,)):
+            what = "outputs" if self.kernel.outputs_observed else "latent functions"
+            raise ValueError(f"`mean` must be one number, or {several} for as many {what}, got {self.mean.value.shape}")
+        parts = len(self.likelihood.likelihoods) if isinstance(self.likelihood, ByOutput) else 0
+        if parts and parts != self.kernel.outputs_observed:
             raise ValueError(
-                f"`mean` must be one number, or {self.kernel.latents} for as many latent functions, "
-                f"got shape {self.mean.value.shape}"
+                f"EachOutput must hold a likelihood for each of the {self.kernel.outputs_observed} output(s) of "
+                f"`kernel`, got {parts}"
             )
 
     @double_precision
-    def log_likelihood(self, t: Any, y: Any, **covariates: Any) -> Float[Array, ""]:
+    def log_likelihood(self, t: Any, y: Any = None, **covariates: Any) -> Float[Array, ""]:
         """log p(y): a pure JAX function of the model (and of `t` and `y`, which may be traced too).
 
         Exact for Gaussian noise; otherwise the energy of the model's rule at converged sites.
         """
         if is_traced(t, y, covariates):
-            if self.inducing is not None:
-                raise TypeError("`t` and `y` must be concrete where the model has inducing times, got a tracer")
+            if self.inducing is not None or self.kernel.in_space:
+                raise TypeError("`t` and `y` must be concrete with inducing times or a kernel in space, got a tracer")
             return training.log_likelihood(self, traced_series(t, y, covariates))
         model, data, _, _ = self._prepared(t, y, covariates)
         return training.log_likelihood(model, jax.tree.map(jnp.asarray, _tied(model, data)))
 
     @double_precision
-    def condition(self, t: Any, y: Any, **covariates: Any) -> Fit:
-        """The posterior given the data, with hyperparameters as they are."""
-        return _conditioned(*self._prepared(t, y, covariates))
+    def condition(self, t: Any, y: Any = None, **covariates: Any) -> Fit:
+        """The posterior given the data, with hyperparameters as they are. What has an index needs no `y`."""
+        return conditioned(*self._prepared(t, y, covariates))
 
     @double_precision
     def fit(
         self,
         t: Any,
-        y: Any,
+        y: Any = None,
         *,
         schedule: Literal["best", "paper"] = "best",
         tolerance: float = 1e-3,
@@ -111,7 +141,8 @@ class GP(Parametric):
         sites with one step of Adam of size `learning_rate`, `max_steps` times; with inducing times, on a random sample
         of about `batch_size` data each time if that is given. An interrupt returns the best so far.
         `progress` shows a line on a terminal; None: only where there is one. Covariates of the likelihood, one value
-        per datum, go by their names: `exposure=...`, `trials=...`.
+        per datum, go by their names: `exposure=...`, `trials=...`. A pandas Series, or a DataArray of xarray with a
+        coordinate, is `t` and `y` in one.
         """
         if schedule not in ("best", "paper"):
             raise ValueError(f'`schedule` must be "best" or "paper", got {schedule!r}')
@@ -127,17 +158,18 @@ class GP(Parametric):
                 )
         model, data, order, clock = self._prepared(t, y, covariates)
         if not self.mean.decided and training.has_gaussian_noise(model):
-            model = eqx.tree_at(lambda m: m.mean, model, ConstantMean())
+            several = model.kernel.outputs_observed
+            model = eqx.tree_at(lambda m: m.mean, model, ConstantMean(Default(np.zeros(several or ()))))
         tolerances = {"tolerance": tolerance, "max_steps": max_steps, "progress": progress}
 
         def learn(model: GP) -> Fit:
             location = training.has_gaussian_noise(model)
             model = _best_start(model, data, location)
             if unconstrain(model).size == 0:
-                return _conditioned(model, data, order, clock)
+                return conditioned(model, data, order, clock)
             if np.sum(data.observed) < 2:
                 # One value says nothing about how values vary: the likelihood would grow for ever as variances shrink.
-                return _conditioned(settled(model), data, order, clock)
+                return conditioned(settled(model), data, order, clock)
             search = _Search(model, data, natural_scales(model, data, location), batch_size)
             if schedule == "paper" and not training.is_exact(model):
                 learnt = climb(search.alternate, search.start, learning_rate, steps=max_steps, progress=progress)
@@ -161,11 +193,19 @@ class GP(Parametric):
 
     def _prepared(self, t: Any, y: Any, covariates: dict[str, Any]) -> tuple[GP, Series, Order, Clock]:
         """The data, checked and in order, and the model with inducing times for them."""
-        clock = clock_for(t)
-        data, order = series(t, y, clock, covariates, find_repeated=self.inducing is None)
+        in_space = self.kernel.in_space
+        t, y = separated(t, y)
+        clock = clock_for(columns(t, in_space)[0])
+        _refuse_durations(self, clock)
+        data, order = series(t, y, clock, covariates, find_repeated=self.inducing is None, in_space=in_space)
+        if in_space:
+            self = dataclasses.replace(self, kernel=self.kernel.placed(data.space))
+            if self.kernel.outputs_observed and data.space is not None:
+                data = data._replace(covariates={**data.covariates, "output": data.space[:, -1]})
         with jax.ensure_compile_time_eval():  # the data are concrete, also where a caller's jit traces the model
             seen = data.y if np.all(data.observed) else np.where(data.observed, data.y, np.nan)
-            self.likelihood.at(**data.covariates).check(seen)
+            shifted = Shifted(self.likelihood, self.mean.value, self.kernel.outputs_observed)
+            shifted.at(**data.covariates).check(seen)
         if not isinstance(self.inducing, Inducing):
             return self, data, order, clock
         if self.inducing.count == "auto":
@@ -174,6 +214,13 @@ class GP(Parametric):
             with jax.ensure_compile_time_eval():
                 places = self.inducing.place(data, clock)
         return _placed(self, places), data, order, clock
+
+
+def _refuse_durations(model: GP, clock: Clock) -> None:
+    """A lengthscale of "7 days" says nothing about times that are plain numbers."""
+    durations = [p.name for p in parameters(model) if p.duration]
+    if clock.origin is None and durations:
+        raise TypeError(f"`{durations[0]}` was given as a duration, so `t` must be dates; got numbers")
 
 
 def _placed(model: GP, places: Places | None) -> GP:
@@ -258,7 +305,8 @@ def _best_start(model: GP, data: Series, location: bool) -> GP:
     return candidates[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
 
 
-def _conditioned(model: GP, data: Series, order: Order, clock: Clock) -> Fit:
+def conditioned(model: GP, data: Series, order: Order, clock: Clock) -> Fit:
+    """The posterior given data that have been checked, with hyperparameters and inducing times as they are."""
     if training.is_exact(model):
         return _fit(model, data, order, clock, None, None, None, None)
     return _fit(model, data, order, clock, None, *training.find_sites(model, _tied(model, data)))

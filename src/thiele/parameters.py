@@ -22,6 +22,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float
 
+from thiele.durations import in_days, is_duration
 from thiele.precision import double_precision, float64
 
 M = TypeVar("M", bound="Parametric")
@@ -68,6 +69,7 @@ class Unit(enum.Enum):
 
     TIME = "time"
     RATE = "1/time"
+    SPACE = "space"
     LATENT = "latent function"
     VARIANCE = "variance of the latent function"
     NONE = ""
@@ -86,9 +88,9 @@ def _declare(constraint: Constraint, default: Any, unit: Unit = Unit.NONE, vecto
     return eqx.field(**settings)
 
 
-def positive(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE) -> Any:
-    """Declare a hyperparameter that is greater than zero."""
-    return _declare(POSITIVE, default, unit)
+def positive(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE, vector: bool = False) -> Any:
+    """Declare a hyperparameter that is greater than zero, or a vector of them."""
+    return _declare(POSITIVE, default, unit, vector)
 
 
 def real(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE, vector: bool = False) -> Any:
@@ -113,6 +115,8 @@ class Mark(NamedTuple):
     fixed: bool = False
     prior: Prior | None = None
     automatic: bool = False
+    duration: bool = False
+    """Given as a duration, "7 days": it means nothing where times are numbers."""
 
 
 class param(NamedTuple):  # noqa: N801 - reads as a function where it is used: lengthscale=th.param(4.0, prior=...)
@@ -137,13 +141,18 @@ class Parametric(eqx.Module):
         marks = []
         for field in parameter_fields(self):
             given = getattr(self, field.name)
-            automatic = isinstance(given, Default)
-            given = given if isinstance(given, param) else param(given.value if automatic else given)
+            if isinstance(given, Default) and isinstance(given.value, param):  # a default that is held
+                given = given.value._replace(value=Default(given.value.value))
+            given = given if isinstance(given, param) else param(given)
+            automatic = isinstance(given.value, Default)
+            given = given._replace(value=given.value.value) if automatic else given
             if given.prior is not None and not hasattr(given.prior, "log_prob"):
                 raise TypeError(f"`prior` of `{field.name}` must have a method `log_prob`, got {given.prior!r}")
-            if given.fixed or given.prior is not None or automatic:
-                marks.append(Mark(field.name, given.fixed, given.prior, automatic))
-            value = _checked(given.value, field, type(self).__name__)
+            duration = field.metadata["unit"] is Unit.TIME and is_duration(given.value)
+            if given.fixed or given.prior is not None or automatic or duration:
+                marks.append(Mark(field.name, given.fixed, given.prior, automatic, duration))
+            number = in_days(given.value, field.name) if duration else given.value
+            value = _checked(number, field, type(self).__name__)
             object.__setattr__(self, field.name, value)
         object.__setattr__(self, "marks", tuple(marks))
 
@@ -190,6 +199,7 @@ class Parameter(NamedTuple):
     fixed: bool
     prior: Prior | None
     automatic: bool
+    duration: bool = False
 
     @property
     def name(self) -> str:
@@ -210,7 +220,7 @@ def parameters(model: Any, path: tuple[str | int, ...] = ()) -> Iterator[Paramet
             if "constraint" in field.metadata:
                 mark = said.get(field.name, Mark(field.name))
                 rules = field.metadata["constraint"], field.metadata["unit"]
-                yield Parameter(here, value, *rules, mark.fixed, mark.prior, mark.automatic)
+                yield Parameter(here, value, *rules, mark.fixed, mark.prior, mark.automatic, mark.duration)
             else:
                 yield from parameters(value, here)
 

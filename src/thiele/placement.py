@@ -59,7 +59,7 @@ def enough_places(model: Any, series: Series, tolerance: float, least: int = 2) 
 def loss_per_datum(model: Any, series: Series, widths: Float[Array, " k"], origin: float | Array) -> Float[Array, " k"]:
     """½ mean(Λ ν) for gaps of each width, with the curvature of every datum where the prior expects it."""
     sde, H = model.kernel.sde(), jnp.asarray(model.kernel.sde().H)
-    likelihood = Shifted(model.likelihood, model.mean.value)
+    likelihood = Shifted(model.likelihood, model.mean.value, model.kernel.outputs_observed)
     data = Data(series.y, series.observed, series.covariates)
     var = jnp.einsum("li,ijn,mj->nlm", H, sde.dense(sde.covariance(jnp.asarray(series.time))), H)
     quadrature = model.rule.quadrature
@@ -79,6 +79,6 @@ def loss_per_datum(model: Any, series: Series, widths: Float[Array, " k"], origi
 
 def mean_spread(kernel: AbstractKernel, origin: Array | float, width: Float[Array, ""]) -> Float[Array, " latents"]:
     """ν of every latent function, averaged over a gap."""
-    at = bridges(kernel.sde(), origin + jnp.array([0.0, 1.0]) * width)
+    at = bridges(kernel, origin + jnp.array([0.0, 1.0]) * width)
     x = origin + width * (jnp.arange(PLACES_IN_A_GAP) + 0.5) / PLACES_IN_A_GAP
     return jnp.mean(at.project(jnp.array([1]), x[None]).nu[0], axis=-1)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from thiele.checks import Check
 from thiele.fit import Fit
 from thiele.prediction import Prediction
 from thiele.series import DAY
@@ -31,17 +32,19 @@ def plot(
     level: float = 0.95,
     samples: int = 0,
     *,
-    horizon: float = 0.0,
+    horizon: Any = 0.0,
     observations: bool = True,
     key: Any = 0,
     legend: bool = True,
+    covariates: dict[str, float] | None = None,
 ) -> Axes:
     """Data, posterior mean, and bands that hold the latent function and an observation with probability `level`.
 
     `t` are the times at which to draw (numbers or dates, as in the data; data outside of their range are left out);
-    without them, a grid over the data and `horizon` beyond the last of them, in units of time (days for dates). Times
+    without them, a grid over the data and `horizon` beyond the last of them, in units of time or as a duration. Times
     after the last observation, and before the first, are shaded as forecast. `samples` adds that many joint draws of
     the latent function, with seed `key`. `observations=False` leaves out the data and the band of an observation.
+    `covariates` are those of the observations that the curve and the band are for (`{"exposure": 1.0}`).
 
     The latent function has a band and draws of its own only where it is the mean of an observation, as with Gaussian
     noise; otherwise the curve is E y.
@@ -53,7 +56,7 @@ def plot(
     if samples < 0:
         raise ValueError(f"`samples` must be 0 or more, got {samples}")
     times = _as_given(fit, numbers)
-    p = fit.predict(times)
+    p = fit.predict(times, **(covariates or {}))
     lower, upper = p.interval(level)
     direct = p.mean.shape == p.y_mean.shape and np.array_equal(p.mean, p.y_mean)
     if samples and not direct:
@@ -93,6 +96,54 @@ def plot_trace(fit: Fit, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def plot_components(fit: Fit, t: Any = None, *, horizon: Any = 0.0, level: float = 0.95) -> np.ndarray:
+    """Every summand of the kernel by itself, a panel each over one axis of time, with its band; returns the axes.
+
+    They are parts of the latent function, on its own scale. `t` and `horizon` are as in `plot`.
+    """
+    plt = _pyplot()
+    numbers = _grid(fit, horizon) if t is None else np.sort(fit.clock.numbers(t))
+    times = _as_given(fit, numbers)
+    parts = fit.components(times)
+    width = NormalDist().inv_cdf(0.5 * (1.0 + level))
+    size = (7.0, 0.8 + 1.6 * len(parts))
+    _, axes = plt.subplots(len(parts), figsize=size, sharex=True, squeeze=False, layout="constrained")
+    for part, ax in zip(parts, axes[:, 0], strict=True):
+        spread = width * np.sqrt(part.var)
+        low, high = part.mean - spread, part.mean + spread
+        ax.fill_between(times, low, high, color=SKY, alpha=0.4, lw=0, label=f"{100 * level:g} %")
+        ax.plot(times, part.mean, color=BLUE, lw=1.3, label="mean")
+        ax.set_title(type(part.kernel).__name__, loc="left", fontsize="medium")
+        _shade_forecast(fit, ax, numbers)
+        _dress(fit, ax, legend=ax is axes[0, 0], ylabel="part of f")
+        ax.label_outer()
+    return axes[:, 0]
+
+
+def plot_check(found: Check) -> np.ndarray:
+    """Calibration in three panels: the PIT histogram, coverage, and autocorrelation of errors; returns the axes."""
+    plt = _pyplot()
+    _, axes = plt.subplots(1, 3, figsize=(9.0, 2.8), layout="constrained")
+    bins = len(found.histogram)
+    axes[0].bar((np.arange(bins) + 0.5) / bins, found.histogram, 0.92 / bins, color=SKY)
+    axes[0].axhline(1.0 / bins, color=VERMILION, ls="--", lw=1.0, label="if predictions are right")
+    top = 1.3 * max(float(np.max(found.histogram)), 1.0 / bins)  # with room for the legend
+    axes[0].set(xlabel="P(Y ≤ y), each from all others", ylabel="share of the data", ylim=(0.0, top))
+    axes[1].plot([0.0, 100.0], [0.0, 100.0], color=VERMILION, ls="--", lw=1.0)
+    axes[1].plot(100.0 * found.levels, 100.0 * found.coverage, color=BLUE, marker="o", ms=4, lw=1.3)
+    axes[1].set(xlabel="interval, %", ylabel="holds, %", xlim=(40.0, 101.0), ylim=(40.0, 101.0))
+    lags = np.arange(1, len(found.autocorrelation) + 1)
+    axes[2].vlines(lags, 0.0, found.autocorrelation, color=BLUE, lw=2.0)
+    for sign in (-1.0, 1.0):
+        axes[2].axhline(2.0 * sign / np.sqrt(found.n), color=VERMILION, ls="--", lw=1.0)
+    axes[2].axhline(0.0, color=BLACK, lw=0.6)
+    axes[2].set(xlabel="lag", ylabel="autocorrelation", ylim=(-1.0, 1.0))
+    axes[0].legend(frameon=False, fontsize="small")
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
 def _pyplot() -> ModuleType:
     try:
         import matplotlib.pyplot as plt
@@ -101,8 +152,9 @@ def _pyplot() -> ModuleType:
     return plt
 
 
-def _grid(fit: Fit, horizon: float) -> np.ndarray:
-    if not np.isfinite(horizon) or horizon < 0.0:
+def _grid(fit: Fit, horizon: Any) -> np.ndarray:
+    horizon = fit.clock.span(horizon, "horizon")
+    if horizon < 0.0:
         raise ValueError(f"`horizon` must be 0 or more, in units of time (days for dates), got {horizon}")
     first, last = float(fit.data.time[0]), float(fit.data.time[-1])
     return np.linspace(first, last + horizon, GRID) if last + horizon > first else np.array([first])
@@ -156,7 +208,7 @@ def _shade_forecast(fit: Fit, ax: Axes, numbers: np.ndarray) -> None:
             label = None
 
 
-def _dress(fit: Fit, ax: Axes, legend: bool) -> None:
+def _dress(fit: Fit, ax: Axes, legend: bool, ylabel: str = "y") -> None:
     if fit.clock.origin is not None:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
@@ -166,7 +218,7 @@ def _dress(fit: Fit, ax: Axes, legend: bool) -> None:
     if not ax.get_xlabel():
         ax.set_xlabel("date" if fit.clock.origin is not None else "time")
     if not ax.get_ylabel():
-        ax.set_ylabel("y")
+        ax.set_ylabel(ylabel)
     ax.margins(x=0.01)
     ax.spines[["top", "right"]].set_visible(False)
     if legend:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from thiele.axes import Axis, table
 from thiele.likelihoods import AbstractLikelihood
 from thiele.precision import double_precision
 from thiele.series import floats
@@ -29,6 +30,9 @@ class Prediction:
     cov: Float[np.ndarray, "n l l"] = dataclasses.field(repr=False)
     likelihood: AbstractLikelihood = dataclasses.field(repr=False)
     covariates: dict[str, np.ndarray] = dataclasses.field(repr=False)
+    times: Any = dataclasses.field(default=None, repr=False)
+    """When, as the user has it."""
+    axis: Axis = dataclasses.field(default=Axis(), repr=False)
 
     @classmethod
     def of(
@@ -37,12 +41,14 @@ class Prediction:
         cov: Float[Array, "l l n"],
         likelihood: AbstractLikelihood,
         covariates: dict[str, np.ndarray],
+        times: Any = None,
+        axis: Axis = Axis(),  # noqa: B008 - it cannot be changed
     ) -> Prediction:
         """From lane-last moments."""
         m, V = np.moveaxis(np.asarray(mean), -1, 0), np.moveaxis(np.asarray(cov), -1, 0)
         v = np.diagonal(V, axis1=1, axis2=2).copy()
         one = m.shape[1] == 1
-        return cls(m[:, 0] if one else m, v[:, 0] if one else v, V, likelihood, covariates)
+        return cls(m[:, 0] if one else m, v[:, 0] if one else v, V, likelihood, covariates, times, axis)
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -65,6 +71,18 @@ class Prediction:
             raise ValueError(f"`level` must be a number between 0 and 1, got {level!r}")
         tail = 0.5 * (1.0 - level)
         return self.quantile(tail), self.quantile(1.0 - tail)
+
+    def table(self, level: float = 0.95) -> Any:
+        """Mean, standard deviation and central interval of an observation, over the times: a DataFrame, with the
+        times as its index, for those who came with pandas; likewise for polars and xarray; otherwise a mapping from
+        names to arrays. Several numbers to an observation (categories) have a column each.
+        """
+        columns = dict(zip(("lower", "upper"), self.interval(level), strict=True))
+        if self.y_mean.ndim == 1:
+            columns = {"mean": self.y_mean, "sd": np.sqrt(self.y_var), **columns}
+        else:
+            columns = {**{f"mean_{k}": column for k, column in enumerate(self.y_mean.T)}, **columns}
+        return table(self.axis, np.arange(len(self.mean)) if self.times is None else self.times, columns)
 
     @double_precision
     def quantile(self, p: float) -> np.ndarray:

@@ -49,7 +49,7 @@ class Values(NamedTuple):
         """Some time."""
         return jnp.broadcast_to(self.z[0], segment.shape)
 
-    def project(self, segment: Int[Array, " tiles"], x: Float[Array, "tiles width"]) -> Projection:
+    def project(self, segment: Int[Array, " tiles"], x: Float[Array, "tiles width"], space: None = None) -> Projection:
         """W and ν at times `x`."""
         latents = self.L.shape[0]
         cross = _by_latent(self.kernel, x.reshape(-1)[:, None], self.z[None, :])

@@ -1,7 +1,7 @@
 r"""Information on whole states, f = x, as inducing states have it: the recursions with half the products.
 
-With B = (I + Λ P)⁻¹ and M = B Λ at a prediction N(m, P), the filtered state is N(B' m + F h, F), F = P B, and the later information
-(r', N') of the next prediction becomes, with N_f = A' N' A and r_f = A' r',
+With B = (I + Λ P)⁻¹ and M = B Λ at a prediction N(m, P), the filtered state is N(B' m + F h, F), F = P B, and the later
+information (r', N') of the next prediction becomes, with N_f = A' N' A and r_f = A' r',
 
     N = M + B N_f B',    r = B (h + r_f) − M m
 

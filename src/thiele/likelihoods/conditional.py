@@ -88,7 +88,8 @@ class AbstractConditionallyGaussian(AbstractContinuous):
         a = self.loadings(g)
         seen = sum(a[i] * f[rest + i] for i in range(self.linear))
         of_noise = [
-            sum(a[i] * columns[j][rest + i - j] for i in range(j - rest, self.linear)) for j in range(rest, self.latents)
+            sum(a[i] * columns[j][rest + i - j] for i in range(j - rest, self.linear))
+            for j in range(rest, self.latents)
         ]
         return Conditionals(seen, self.noise(g), sum(jnp.square(x) for x in of_noise), weights)
 

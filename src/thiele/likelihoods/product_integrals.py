@@ -18,7 +18,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float
 
 from thiele.quadrature import AbstractQuadrature, cholesky_columns, log_weighted_sum, standard_nodes, weighted_sum

@@ -35,6 +35,34 @@ class Cavity(NamedTuple):
     tied: Array | float = 1.0
 
 
+class Left(NamedTuple):
+    """What is left of q(w) of a segment without one datum's share of its site: `cavity`, or for rules that ask only how
+    wide it is, None and by how much wider than q it is.
+    """
+
+    cavity: Marginal | None
+    proper: Bool[Array, ""]
+    tied: Array
+    widening: Array
+
+
+def widened(q: Marginal, nu: Float[Array, " L"] | None) -> Marginal:
+    """The marginal of f = a + N(0, ν), given that of a; None: f is a."""
+    return q if nu is None else Marginal(q.mean, q.var + jnp.diag(nu))
+
+
+def through_noise(site: Site, nu: Float[Array, "*data L L"], power: float) -> Site:
+    """∫ N(f; a, ν) t(f)^α df to the power 1/α: a site on f as one on a, (I + α Λ ν)⁻¹ times its parameters."""
+    size = nu.shape[-1]
+    spread = jnp.eye(size, dtype=nu.dtype) + power * site.precision @ nu
+    if size == 1:
+        return Site(site.shift / spread[..., 0], site.precision / spread)
+    # One call, not two: two at a time can block a pool of two threads for ever (jaxlib 0.10).
+    found = jnp.linalg.solve(spread, jnp.concatenate([site.precision, site.shift[..., None]], axis=-1))
+    precision, shift = found[..., :size], found[..., size]
+    return Site(shift, 0.5 * (precision + jnp.swapaxes(precision, -1, -2)))
+
+
 def cavity(q: Marginal, site: Site, fraction: Array | float) -> Cavity:
     """q(f) / t(f)^fraction, normalised; q itself where the quotient would have no positive variance.
 
