@@ -100,6 +100,21 @@ def test_inducing_points_in_space_are_those_of_dense_algebra(name, rule, tied, k
     np.testing.assert_allclose(p.var, q.var[:, 0, 0], rtol=1e-5)
 
 
+def test_inducing_values_on_a_grid_are_the_sparse_gp_of_the_textbooks():
+    y = DATA["gaussian"][1]
+    fit = model("gaussian", AWAY, inducing=th.Inducing(times=Z, of="values")).condition(X, y)
+    grid = th.grid(Z, np.arange(len(POINTS)))
+    U = np.column_stack([grid[:, 0], POINTS[grid[:, 1].astype(int)]])
+    K, C = AWAY(U[:, None], U[None]) + 1e-10 * 1.3 * np.eye(len(U)), AWAY(X[:, None], U[None])
+    low_rank = C @ np.linalg.solve(K, C.T)
+    S, r = low_rank + 0.2 * np.eye(len(y)), y - MEAN
+    bound = -0.5 * r @ np.linalg.solve(S, r) - 0.5 * np.linalg.slogdet(2 * np.pi * S)[1]
+    bound -= 0.5 / 0.2 * np.sum(AWAY(X, X) - np.diag(low_rank))
+    np.testing.assert_allclose(fit.objective, bound, rtol=1e-8)
+    draws, p = fit.sample(NEW, 20_000), fit.predict(NEW)
+    assert np.max(np.abs(draws.std(axis=0) / np.sqrt(p.var) - 1.0)) < 0.03
+
+
 LEARNT = th.SpaceTime(
     th.Matern32(1.3, 0.8), th.spatial.Matern52(lengthscale=[0.9, 1.4]), th.spatial.Inducing(points=POINTS, learn=True)
 )
@@ -212,6 +227,15 @@ def test_a_fit_learns_points_lengthscales_and_noise():
     assert grid.shape == (20, 2)
     wanted = 3.0 + np.sin(grid[:, 0]) * np.cos(grid[:, 1])
     assert np.max(np.abs(fit.predict(grid).mean - wanted)) < 0.3
+
+
+@pytest.mark.parametrize("inducing", [None, Z], ids=["a state at each time", "inducing times"])
+def test_a_saved_fit_predicts_the_same(inducing, tmp_path):
+    fit = model("poisson", inducing=inducing).condition(X, DATA["poisson"][1])
+    loaded = th.load(fit.save(tmp_path / "fit.thiele"))
+    np.testing.assert_allclose(loaded.predict(NEW).mean, fit.predict(NEW).mean, rtol=1e-12)
+    with pytest.raises(ValueError, match="`forecast` is for models of time alone"):
+        fit.forecast(3)
 
 
 def test_dates_and_columns_are_inputs_too():

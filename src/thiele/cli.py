@@ -339,7 +339,7 @@ def main() -> None:
     """The entry point. What was compiled is kept for the next time, in the user's folder for such things."""
     import jax
 
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "thiele" / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)

@@ -38,7 +38,7 @@ class Pieces(NamedTuple):
     """(g, z) = K (1, x) at a node x of the quadrature, and the covariance V of z there, by its lower triangle."""
 
     K: Float[Array, "2k 1+k"]
-    V: Float[Array, " k(k+1)/2"]
+    V: Float[Array, " entries"]
 
 
 def _triangle(k: int) -> list[tuple[int, int]]:
