@@ -36,6 +36,7 @@ def settings(task: Task, schedule: str) -> Settings:
     """What a schedule means for a task."""
     if schedule == "paper":
         options = {"schedule": "paper", "learning_rate": task.adam, "max_steps": task.iterations}
+        options |= {} if task.settle else {"settle": False}
         return Settings(task.newton, options)
     return Settings(1.0, {"schedule": "best"}, WIDTH if schedule == "map" else None)
 

@@ -29,7 +29,7 @@ from thiele.chain import Chain, Information, log_normaliser, outputs
 from thiele.likelihoods import AbstractLikelihood
 from thiele.mixtures import Mixture
 from thiele.rules.base import AbstractLocalRule, AbstractRule, Marginal, Site, Update
-from thiele.rules.cavity import cavity, widened
+from thiele.rules.cavity import cavity, combined, widened
 from thiele.rules.latents import expected_log_prob, log_expected_power, log_prob
 
 # Above this many data, those after the first batch wait for it: quadrature nodes times data must fit in memory.
@@ -226,14 +226,10 @@ def minus_log_expected_sites(
 
 def log_expected_site(q: Marginal, site: Site, power: Array | float) -> Float[Array, ""]:
     """log E t(f)^α = α log t(m) + ½ α² e′ D⁻¹ v e − ½ log det D,  D = I + α v Λ,  e = h − Λ m,  f ~ N(m, v)."""
-    widened = jnp.eye(q.mean.shape[0], dtype=q.var.dtype) + power * q.var @ site.precision
+    var, log_det = combined(q.var, site.precision, jnp.asarray(power, q.var.dtype))
     e = site.shift - site.precision @ q.mean
     at_mean = site.shift @ q.mean - 0.5 * q.mean @ site.precision @ q.mean
-    if q.mean.shape[0] == 1:
-        spread, log_det = (q.var / widened) @ e, jnp.log(widened[0, 0])
-    else:
-        spread, log_det = jnp.linalg.solve(widened, q.var @ e), jnp.linalg.slogdet(widened)[1]
-    return power * at_mean + 0.5 * jnp.square(power) * e @ spread - 0.5 * log_det
+    return power * at_mean + 0.5 * jnp.square(power) * e @ var @ e - 0.5 * log_det
 
 
 def log_density_at_mean(

@@ -130,6 +130,7 @@ class GP(Parametric):
         max_steps: int = 200,
         learning_rate: float = 0.1,
         batch_size: int | None = None,
+        settle: bool = True,
         progress: bool | None = None,
         **covariates: Any,
     ) -> Fit:
@@ -139,7 +140,8 @@ class GP(Parametric):
         "best" brings the sites to convergence at every step of a quasi-Newton search, which stops when no component of
         the gradient exceeds `tolerance` (nats per e-fold), or after `max_steps`. "paper" alternates one sweep of the
         sites with one step of Adam of size `learning_rate`, `max_steps` times; with inducing times, on a random sample
-        of about `batch_size` data each time if that is given. An interrupt returns the best so far.
+        of about `batch_size` data each time if that is given; then the sites are brought to convergence, or with
+        `settle=False` moved by one more sweep. An interrupt returns the best so far.
         `progress` shows a line on a terminal; None: only where there is one. Covariates of the likelihood, one value
         per datum, go by their names: `exposure=...`, `trials=...`. A pandas Series, or a DataArray of xarray with a
         coordinate, is `t` and `y` in one.
@@ -176,7 +178,8 @@ class GP(Parametric):
             else:
                 learnt = maximise(search.evaluate, search.start, **tolerances)
             best = settled(constrain(model, jnp.asarray(learnt.vector * search.scales)))
-            return _fit(best, data, order, clock, learnt, *search.at(learnt.vector))
+            ending = search.at if settle or schedule == "best" or training.is_exact(model) else search.after_a_sweep
+            return _fit(best, data, order, clock, learnt, *ending(learnt.vector))
 
         if not isinstance(self.inducing, Inducing) or self.inducing.count != "auto":
             return learn(model)
@@ -277,6 +280,13 @@ class _Search:
         if training.is_exact(self.model):
             return None
         return training.first_sites(constrain(self.model, vector), self.data)
+
+    def after_a_sweep(self, scaled: np.ndarray) -> tuple[Site | None, float, training.Report]:
+        """The same after one more sweep, wherever that leaves the sites."""
+        found = self.alternate(scaled)
+        value = found.value - float(log_prior(constrain(self.model, self._vector(scaled))))
+        report = training.Report(*(np.asarray(x) for x in (found.sweeps, found.repaired, 1)))
+        return sites_of(self.sites), value, report
 
     def alternate(self, scaled: np.ndarray) -> Evaluation:
         vector = self._vector(scaled)
