@@ -44,6 +44,7 @@ from thiele.likelihoods import (
     ZeroInflatedPoisson,
 )
 from thiele.model import GP
+from thiele.panel import Panel, fit_panel
 from thiele.parameters import fixed, param
 from thiele.prediction import Prediction
 from thiele.rules import CVI, EKS, PL, VGP, Laplace, PowerEP
@@ -56,6 +57,7 @@ __all__ = [
     "EKS",
     "GP",
     "PL",
+    "Panel",
     "RBF",
     "SHO",
     "VGP",
@@ -100,6 +102,7 @@ __all__ = [
     "data",
     "dense",
     "events",
+    "fit_panel",
     "fixed",
     "load",
     "param",
