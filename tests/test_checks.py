@@ -80,7 +80,10 @@ def test_autocorrelation_of_a_wave():
 
 
 @pytest.mark.slow
-def test_categories_have_no_order_to_check():
+def test_categories_have_no_order_to_check(tmp_path):
     model = th.GP(th.Stack(th.Matern32(), th.Matern32(), th.Matern32()), th.Categorical(3))
-    with pytest.raises(ValueError, match="needs values in an order"):
-        model.condition(T[:8], np.arange(8.0) % 3).check()
+    fit = model.condition(T[:8], np.arange(8.0) % 3)
+    for asked in (fit.check, fit.anomalies, lambda: fit.report(tmp_path / "a.html")):
+        with pytest.raises(ValueError, match="needs values in an order; Categorical has categories"):
+            asked()
+    assert list(fit.forecast(0.6)) == ["time", "mean_0", "mean_1", "mean_2"]

@@ -225,3 +225,23 @@ def test_a_horizon_may_be_a_duration_and_covariates_scale_the_curve():
     np.testing.assert_allclose(twice, 2.0 * once)
     dated = labelled(MODEL.condition(DATES, Y).plot(horizon="1 week"))["mean"].get_xdata(orig=False)
     assert dated[-1] == pytest.approx(date2num(DATES[-1]) + 7.0)
+
+
+@pytest.mark.slow
+def test_values_of_0_and_1_have_a_band_of_their_probability():
+    fit = th.GP(th.Matern32(1.0, 1.5), th.Bernoulli()).condition(T, (Y > 0.3).astype(float))
+    drawn = labelled(fit.plot(T))
+    assert "95 % of observations" not in drawn
+    _, low, high = edges(drawn["95 % of the probability"])
+    p = fit.predict(T)
+    np.testing.assert_allclose(low, 1.0 / (1.0 + np.exp(-p.mean + 1.959964 * np.sqrt(p.var))), atol=1e-6)
+    assert np.all((low < p.y_mean) & (p.y_mean < high))
+
+
+def test_an_axis_of_dates_is_that_of_their_time_zone():
+    pd = pytest.importorskip("pandas")
+    index = pd.date_range("2024-06-01", periods=len(T), freq="h", tz="Asia/Tokyo")
+    ax = MODEL.condition(pd.Series(Y, index=index)).plot()
+    ax.figure.canvas.draw()
+    assert str(ax.xaxis.get_major_formatter()._tz) == "Asia/Tokyo"
+    assert ax.lines[0].get_xdata(orig=False)[0] == pytest.approx(date2num(np.datetime64("2024-05-31T15:00")))

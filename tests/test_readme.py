@@ -68,7 +68,9 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     )
     for page in [*ROOT.glob("docs/*.md"), *TUTORIALS]:
         assert (tmp_path / page.relative_to(ROOT / "docs").with_suffix(".html")).exists(), page
-    assert "QuasiPeriodic" in (tmp_path / "api.html").read_text()
+    reference = (tmp_path / "api.html").read_text()
+    assert "QuasiPeriodic" in reference
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in reference  # examples are code, not quotations
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)

@@ -58,6 +58,8 @@ ROOMS = (
     "checks",
     "summary",
     "automatic",
+    "together",
+    "panel",
     "reading",
 )
 # Leaves may import any room, and nothing imports them.

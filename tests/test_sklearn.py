@@ -74,6 +74,7 @@ def test_a_pickle_keeps_double_precision():
     assert again.fit_.posterior.states.m.dtype == np.float64
 
 
+@pytest.mark.slow
 def test_classes_of_any_type_have_probabilities():
     labels = np.where(np.sin(T) > 0.0, "up", "down")
     found = GPClassifier(th.Matern52(4.0, 2.0), learn=False, mean=0.0).fit(X, labels)

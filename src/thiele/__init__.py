@@ -48,6 +48,7 @@ from thiele.likelihoods import (
     ZeroInflatedPoisson,
 )
 from thiele.model import GP
+from thiele.panel import Panel, fit_panel
 from thiele.parameters import fixed, param
 from thiele.prediction import Prediction
 from thiele.rules import CVI, EKS, PL, VGP, Laplace, PowerEP
@@ -60,6 +61,7 @@ __all__ = [
     "EKS",
     "GP",
     "PL",
+    "Panel",
     "RBF",
     "SHO",
     "VGP",
@@ -107,6 +109,7 @@ __all__ = [
     "data",
     "dense",
     "events",
+    "fit_panel",
     "fixed",
     "grid",
     "load",

@@ -54,7 +54,7 @@ def to_local(utc: np.ndarray, zone: str | None) -> np.ndarray:
     """Dates of UTC as a clock on the wall of `zone` shows them."""
     if zone is None:
         return utc
-    shown = [_python(d).replace(tzinfo=datetime.UTC).astimezone(_zone(zone)).replace(tzinfo=None) for d in utc]
+    shown = [_python(d).replace(tzinfo=datetime.UTC).astimezone(zone_of(zone)).replace(tzinfo=None) for d in utc]
     return np.array(shown, dtype="datetime64[us]")
 
 
@@ -62,7 +62,7 @@ def to_utc(local: np.ndarray, zone: str | None) -> np.ndarray:
     """And back: an hour that the clock shows twice is the first of the two."""
     if zone is None:
         return local
-    kept = [_python(d).replace(tzinfo=_zone(zone)).astimezone(datetime.UTC).replace(tzinfo=None) for d in local]
+    kept = [_python(d).replace(tzinfo=zone_of(zone)).astimezone(datetime.UTC).replace(tzinfo=None) for d in local]
     return np.array(kept, dtype="datetime64[us]")
 
 
@@ -70,7 +70,8 @@ def _python(date: np.datetime64) -> datetime.datetime:
     return date.astype("datetime64[us]").item()
 
 
-def _zone(name: str) -> datetime.tzinfo:
+def zone_of(name: str) -> datetime.tzinfo:
+    """A zone by its name in the time zone database, or by its distance from UTC: "UTC+02:00"."""
     if name[:4] == "UTC+" or name[:4] == "UTC-":
         hours, _, minutes = name[4:].partition(":")
         sign = -1 if name[3] == "-" else 1

@@ -85,6 +85,8 @@ def anomalies(fit: Fit, rate: float = 0.05, level: float = 0.95) -> Any:
         raise ValueError(f"`rate` must be a number between 0 and 1, got {rate!r}")
     seen = np.asarray(fit.data.observed)
     p, found, out = left_out(fit), fit, np.zeros(len(seen), bool)
+    if p.y_mean.ndim > 1:
+        raise ValueError(f"`anomalies` needs values in an order; {type(fit.likelihood).__name__} has categories")
     for _ in range(ROUNDS):
         probability = tails(found, p, seen).two_sided
         wrong = np.zeros(len(seen), bool)
@@ -116,9 +118,8 @@ def _worst_of_runs(wrong: np.ndarray, probability: np.ndarray) -> np.ndarray:
 def _reported(fit: Fit, p: Prediction, out: np.ndarray, probability: np.ndarray, level: float) -> Any:
     rows = np.flatnonzero(out)
     lower, upper = p.interval(level)
-    mean = {"mean": p.y_mean} if p.y_mean.ndim == 1 else {}
     y = np.where(fit.data.observed, fit.data.y, np.nan)
-    columns = {"value": y, **mean, "lower": lower, "upper": upper}
+    columns = {"value": y, "mean": p.y_mean, "lower": lower, "upper": upper}
     columns |= {"probability": probability, "log_density": p.log_density(y)}
     times = fit.clock.times(np.asarray(fit.data.time)[rows])
     return table(fit.clock.axis, times, {name: column[rows] for name, column in columns.items()})

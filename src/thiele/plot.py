@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from thiele.calendars import zone_of
 from thiele.checks import Check
 from thiele.fit import Fit
 from thiele.kernels import grid
+from thiele.likelihoods import Bernoulli
 from thiele.prediction import Prediction
 from thiele.series import DAY
 
@@ -50,7 +52,8 @@ def plot(
     `covariates` are those of the observations that the curve and the band are for (`{"exposure": 1.0}`).
 
     The latent function has a band and draws of its own only where it is the mean of an observation, as with Gaussian
-    noise; otherwise the curve is E y.
+    noise; otherwise the curve is E y. Of values that are 0 or 1 the band is that of their probability: where an
+    observation lies would be from 0 to 1 nearly everywhere.
     """
     plt = _pyplot()
     numbers = _grid(fit, horizon) if t is None else np.sort(fit.clock.numbers(t))
@@ -68,7 +71,10 @@ def plot(
         _, ax = plt.subplots(figsize=(7.0, 3.5), layout="constrained")
 
     share = f"{100 * level:g} %"
-    if observations:
+    if isinstance(p.likelihood, Bernoulli):
+        low, high = p.mean_interval(level)
+        ax.fill_between(times, low, high, color=SKY, alpha=0.4, lw=0, zorder=1, label=f"{share} of the probability")
+    elif observations:
         ax.fill_between(times, lower, upper, color=SKY, alpha=0.3, lw=0, zorder=1, label=f"{share} of observations")
     if direct:
         low, high = _latent_interval(p, level)
@@ -261,9 +267,11 @@ def _dress(fit: Fit, ax: Axes, legend: bool, ylabel: str = "y") -> None:
     if fit.clock.origin is not None:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        locator = AutoDateLocator()
+        # Drawn as instants, shown by the clock of the data's own time zone.
+        zone = None if fit.clock.axis.zone is None else zone_of(fit.clock.axis.zone)
+        locator = AutoDateLocator(tz=zone)
         ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))
     if not ax.get_xlabel():
         ax.set_xlabel("date" if fit.clock.origin is not None else "time")
     if not ax.get_ylabel():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import equinox as eqx
@@ -72,16 +73,32 @@ class Prediction:
         tail = 0.5 * (1.0 - level)
         return self.quantile(tail), self.quantile(1.0 - tail)
 
+    @double_precision
+    def mean_interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """The central interval that holds E[y | f] with probability `level`: how sure the mean is, without the noise.
+
+        Of a probability it is the useful one: an observation of 0 or 1 lies between 0 and 1 nearly always.
+        """
+        if not isinstance(level, (int, float)) or not 0.0 < level < 1.0:
+            raise ValueError(f"`level` must be a number between 0 and 1, got {level!r}")
+        if self.mean.ndim != 1:
+            raise ValueError(f"an interval of the mean needs one latent function, got {self.mean.shape[1]}")
+        width = NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(self.var)
+        ends = [
+            np.asarray(_response(self.likelihood, self.covariates, jnp.asarray(self.mean + s * width))) for s in (-1, 1)
+        ]
+        return np.minimum(*ends), np.maximum(*ends)  # a link may fall
+
     def table(self, level: float = 0.95) -> Any:
         """Mean, standard deviation and central interval of an observation, over the times: a DataFrame, with the
         times as its index, for those who came with pandas; likewise for polars and xarray; otherwise a mapping from
-        names to arrays. Several numbers to an observation (categories) have a column each.
+        names to arrays. Categories have a column of probabilities each, and no interval.
         """
-        columns = dict(zip(("lower", "upper"), self.interval(level), strict=True))
         if self.y_mean.ndim == 1:
-            columns = {"mean": self.y_mean, "sd": np.sqrt(self.y_var), **columns}
+            ends = dict(zip(("lower", "upper"), self.interval(level), strict=True))
+            columns = {"mean": self.y_mean, "sd": np.sqrt(self.y_var), **ends}
         else:
-            columns = {**{f"mean_{k}": column for k, column in enumerate(self.y_mean.T)}, **columns}
+            columns = {f"mean_{k}": column for k, column in enumerate(self.y_mean.T)}
         return table(self.axis, np.arange(len(self.mean)) if self.times is None else self.times, columns)
 
     @double_precision
@@ -130,6 +147,12 @@ def _each(method: str, likelihood: AbstractLikelihood, covariates: Covariates, *
 @double_precision
 def _observed_moments(likelihood: AbstractLikelihood, extra: Covariates, mean: Array, var: Array) -> Any:
     return _each("predict_mean_var", likelihood, extra, mean, var)
+
+
+@eqx.filter_jit
+@double_precision
+def _response(likelihood: AbstractLikelihood, extra: Covariates, f: Array) -> Float[Array, " n"]:
+    return _each("conditional_mean", likelihood, extra, f)
 
 
 @eqx.filter_jit

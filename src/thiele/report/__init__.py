@@ -24,6 +24,7 @@ from thiele.durations import in_words
 from thiele.fit import Fit
 from thiele.forecast import times_ahead
 from thiele.left_out import anomalies
+from thiele.likelihoods import Bernoulli
 from thiele.parameters import Unit, parameters
 from thiele.prediction import Prediction
 from thiele.series import Clock
@@ -78,12 +79,15 @@ def _contents(fit: Fit, horizon: Any, level: float) -> dict[str, Any]:
     curve = np.linspace(first, end, GRID) if end > first else np.array([first])
     said = summary(fit, level)
     along = fit.predict(fit.clock.times(curve), **_usual(fit))
-    vector = along.y_mean.ndim > 1
-    contents: dict[str, Any] = {
+    if along.y_mean.ndim > 1:
+        raise ValueError(f"a report needs values in an order; {type(fit.likelihood).__name__} has categories")
+    found = check(fit)
+    return {
         "dated": fit.clock.origin is not None,
         "level": f"{100 * level:g} %",
+        "band": f"{100 * level:g} % of {'the probability' if _is_binary(fit) else 'observations'}",
         "about": [*said.data, *([f"times in {fit.clock.axis.zone}"] if fit.clock.axis.zone else [])],
-        "warnings": list(said.warnings),
+        "warnings": [*said.warnings, *found.warnings],
         "parameters": [list(said._row(entry)) for entry in said.parameters],
         "method": list(said.method),
         "points": _points(fit, time, y),
@@ -91,22 +95,17 @@ def _contents(fit: Fit, horizon: Any, level: float) -> dict[str, Any]:
         "curve": {"t": _stamps(fit, curve).tolist(), **_columns(along, level)},
         "forecast": _forecast(fit, ahead[:ROWS], level) if len(ahead) else None,
         "components": _components(fit, curve, level),
-        "anomalies": _anomalies(fit, level) if not vector else _no_anomalies(),
-        "check": None,
-        "trace": None if fit.trace is None or len(fit.trace.objective) < 2 else _numbers(fit.trace.objective),
-    }
-    if not vector:
-        found = check(fit)
-        contents["check"] = {
+        "anomalies": _anomalies(fit, level),
+        "check": {
             "n": found.n,
             "histogram": _numbers(found.histogram),
             "levels": _numbers(found.levels),
             "coverage": _numbers(found.coverage),
             "autocorrelation": _numbers(found.autocorrelation),
             "ahead": found.ahead,
-        }
-        contents["warnings"] += list(found.warnings)
-    return contents
+        },
+        "trace": None if fit.trace is None or len(fit.trace.objective) < 2 else _numbers(fit.trace.objective),
+    }
 
 
 def _usual(fit: Fit) -> dict[str, float]:
@@ -120,10 +119,13 @@ def _forecast(fit: Fit, ahead: np.ndarray, level: float) -> dict[str, Any]:
 
 
 def _columns(p: Prediction, level: float) -> dict[str, Any]:
-    lower, upper = p.interval(level)
-    # Of categories, whose mean is a vector, the middle one.
-    mean = p.y_mean if p.y_mean.ndim == 1 else p.quantile(0.5)
-    return {"mean": _numbers(mean), "lower": _numbers(lower), "upper": _numbers(upper)}
+    # That a value of 0 or 1 lies between 0 and 1 says nothing; how sure its probability is does.
+    lower, upper = p.mean_interval(level) if isinstance(p.likelihood, Bernoulli) else p.interval(level)
+    return {"mean": _numbers(p.y_mean), "lower": _numbers(lower), "upper": _numbers(upper)}
+
+
+def _is_binary(fit: Fit) -> bool:
+    return isinstance(fit.model.likelihood, Bernoulli)
 
 
 def _points(fit: Fit, time: np.ndarray, y: np.ndarray) -> dict[str, Any]:
@@ -159,10 +161,6 @@ def _anomalies(fit: Fit, level: float) -> dict[str, Any]:
     found = anomalies(plain, level=level)
     columns = {name: _numbers(found[name]) for name in ("value", "mean", "lower", "upper", "probability")}
     return {"t": _stamps(fit, plain.clock.numbers(found["time"])).tolist(), **columns}
-
-
-def _no_anomalies() -> dict[str, Any]:
-    return {name: [] for name in ("t", "value", "mean", "lower", "upper", "probability")}
 
 
 def _plainly(fit: Fit) -> Fit:

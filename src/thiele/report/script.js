@@ -250,11 +250,11 @@ if (D.warnings.length) { $("warnings").hidden = false; D.warnings.forEach((text)
 
 const main = new Chart($("chart"), {
   t: D.curve.t, dated: D.dated, label: "The series with its mean, bands and forecast",
-  bands: [{ name: `${D.level} of observations`, low: D.curve.lower, high: D.curve.upper, color: "var(--sky)", opacity: 0.35 }],
+  bands: [{ name: D.band, low: D.curve.lower, high: D.curve.upper, color: "var(--sky)", opacity: 0.35 }],
   lines: [{ name: "mean", y: D.curve.mean, color: "var(--blue)" }],
   points: { name: "observations", t: D.points.t, y: D.points.y }, shade: D.shade,
 });
-const parts = [["observations", "currentColor"], ["mean", "var(--blue)"], [`${D.level} of observations`, "var(--sky)"]];
+const parts = [["observations", "currentColor"], ["mean", "var(--blue)"], [D.band, "var(--sky)"]];
 if (D.shade) parts.push(["forecast", "var(--shade)"]);
 for (const [name, color] of parts) {
   const label = el("label"), box = el("input", { type: "checkbox", checked: "" });
@@ -297,8 +297,7 @@ if (D.anomalies.t.length) {
     (i) => { main.mark(a.t[i], a.value[i]); $("chart").scrollIntoView({ block: "center" }); });
 }
 
-if (D.check) {
-  $("check-section").hidden = false;
+{
   bars($("pit"), D.check.histogram, D.check.histogram.map((_, i) => ((i + 0.5) / D.check.histogram.length).toFixed(2)), 1 / D.check.histogram.length);
   bars($("acf"), D.check.autocorrelation, D.check.autocorrelation.map((_, i) => String(i + 1)), 0, 2 / Math.sqrt(D.check.n));
   $("acf-caption").textContent = `Autocorrelation of errors ${D.check.ahead ? "one step ahead" : "about the curve"}; bars inside the dashed lines are chance.`;
