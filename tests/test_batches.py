@@ -61,6 +61,16 @@ def test_a_fit_on_batches_learns():
     assert fit.objective > model.condition(T, Y).objective + 0.5
 
 
+def test_the_paper_s_schedule_settles_at_its_end_unless_told_not_to():
+    model = th.GP(th.Matern32(1.0, 1.0), th.Poisson(), inducing=Z, rule=th.CVI(step=0.2))
+    settled, left = (model.fit(T, Y, schedule="paper", max_steps=3, settle=settle) for settle in (True, False))
+    assert settled.converged
+    assert not left.converged
+    # The same hyperparameters, and sites that are still on their way: less of the bound.
+    np.testing.assert_allclose(left.kernel.lengthscale, settled.kernel.lengthscale, rtol=1e-12)
+    assert left.objective < settled.objective - 1e-3
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
