@@ -39,7 +39,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 def filtered(fit: th.Fit, grid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and variance of f on the grid from the inducing states to its left, and the filter's mean states."""
     sde = KERNEL.sde()
-    at = bridges(sde, jnp.asarray(INDUCING))
+    at = bridges(KERNEL, jnp.asarray(INDUCING))
     absorbed = absorb(at, fit.posterior.sites)
     m, P, _, _ = predictions(absorbed.chain, absorbed.information, choose_layout(len(INDUCING), sde.dim, sde.dim, 1))
     here = np.searchsorted(INDUCING, grid, side="right") - 1

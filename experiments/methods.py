@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 import thiele as th
 from thiele.rules import AbstractRule
 
@@ -16,10 +18,14 @@ class Method(NamedTuple):
     rule: Callable[..., AbstractRule]
     sparse: Literal["states", "values"] | None = None
 
-    def settings(self, inducing: int, step: float) -> dict[str, Any]:
-        """What the method adds to a model's arguments."""
+    def settings(self, inducing: int, step: float, between: tuple[float, float] | None = None) -> dict[str, Any]:
+        """What the method adds to a model's arguments; inducing times lie `between` two times, or where the data do."""
         rule = {"rule": self.rule(step=step)}
-        return {**rule, "inducing": th.Inducing(inducing, of=self.sparse)} if self.sparse else rule
+        if self.sparse is None:
+            return rule
+        if between is None:
+            return {**rule, "inducing": th.Inducing(inducing, of=self.sparse)}
+        return {**rule, "inducing": th.Inducing(times=np.linspace(*between, inducing), of=self.sparse)}
 
 
 def _power_ep(power: float) -> Callable[..., AbstractRule]:

@@ -36,6 +36,7 @@ def settings(task: Task, schedule: str) -> Settings:
     """What a schedule means for a task."""
     if schedule == "paper":
         options = {"schedule": "paper", "learning_rate": task.adam, "max_steps": task.iterations}
+        options |= {} if task.settle else {"settle": False}
         return Settings(task.newton, options)
     return Settings(1.0, {"schedule": "best"}, WIDTH if schedule == "map" else None)
 
@@ -44,12 +45,12 @@ def run(task: Task, method: Method, fold: int, schedule: str) -> dict[str, Any]:
     """Fit on nine parts and score the tenth by the mean negative log predictive density (NLPD)."""
     data, rows = task.load(), split(task, fold)
     step, options, width = chosen = settings(task, schedule)
-    model = task.model(chosen.start, **method.settings(task.inducing, step))
+    model = task.model(chosen.start, **method.settings(task.inducing, step, task.between))
     begun = time.perf_counter()
     fit = model.fit(data.time[rows.train], data.value[rows.train], progress=False, **options, **data.covariates)
     seconds = time.perf_counter() - begun
     densities = fit.log_density(data.time[rows.test], data.value[rows.test], **data.covariates)
-    return {
+    record = {
         "task": task.name,
         "method": method.name,
         "fold": fold,
@@ -64,6 +65,10 @@ def run(task: Task, method: Method, fold: int, schedule: str) -> dict[str, Any]:
         "sweeps": int(fit.trace.sweeps[-1]),
         "peak_memory_mib": round(_peak_memory_mib()),
     }
+    if isinstance(fit.likelihood, th.Bernoulli):
+        guess = fit.predict(data.time[rows.test]).y_mean > 0.5
+        record["error"] = float(np.mean(guess != (data.value[rows.test] > 0.5)))
+    return record
 
 
 def _peak_memory_mib() -> float:

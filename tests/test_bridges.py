@@ -35,7 +35,7 @@ X = np.array([-3.0, 0.2, 0.99, 1.0, 1.8, 2.5, 2.5 + 4e-7, 2.5 + 1e-6, 3.0, 4.0, 
 
 def projected(kernel, z, x):
     """W (n, L, 2d) and ν (n, L) at every time, with its segment."""
-    at = bridges(kernel.sde(), z)
+    at = bridges(kernel, z)
     segment = at.segment_of(x)
     W, nu = at.project(segment, x[:, None])
     return at, segment, W[..., 0], nu[..., 0]

@@ -17,6 +17,7 @@ ROOMS = (
     "priors",
     "tables",
     "sde",
+    "spatial",
     "kernels",
     "chain",
     "steps",
@@ -30,6 +31,7 @@ ROOMS = (
     "likelihoods",
     "rules",
     "bridges",
+    "mixtures",
     "values",
     "energies",
     "tied",
@@ -61,7 +63,7 @@ ROOMS = (
     "reading",
 )
 # Leaves may import any room, and nothing imports them.
-LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli", "sklearn", "demo", "spatial")
+LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli", "sklearn", "demo")
 # But for these, inside a function: the library behind them is loaded when it is used.
 LAZY = {
     "fit": {"plot", "report", "store", "streaming", "forecast", "left_out", "checks", "summary"},

@@ -40,7 +40,7 @@ def tied(times, data, z):
 
 
 def chain_of(kernel, z):
-    return bridges(kernel.sde(), jnp.asarray(z))
+    return bridges(kernel, jnp.asarray(z))
 
 
 def at_data(chain, q, times):

@@ -1,6 +1,6 @@
 """Gaussian processes for long time series, with any likelihood, in time linear in the data."""
 
-from thiele import data, dense, priors, quadrature
+from thiele import data, dense, priors, quadrature, spatial
 from thiele.events import events
 from thiele.fit import Fit
 from thiele.inducing import Inducing
@@ -8,6 +8,7 @@ from thiele.kernels import (
     RBF,
     SHO,
     Constant,
+    Coregional,
     Cosine,
     IntegratedWiener,
     Matern12,
@@ -18,10 +19,12 @@ from thiele.kernels import (
     Product,
     QuasiPeriodic,
     Scale,
+    SpaceTime,
     Stack,
     Subband,
     Sum,
     Wiener,
+    grid,
 )
 from thiele.likelihoods import (
     Bernoulli,
@@ -29,6 +32,7 @@ from thiele.likelihoods import (
     Binomial,
     Categorical,
     Custom,
+    EachOutput,
     Exponential,
     Gamma,
     Gaussian,
@@ -66,8 +70,10 @@ __all__ = [
     "Binomial",
     "Categorical",
     "Constant",
+    "Coregional",
     "Cosine",
     "Custom",
+    "EachOutput",
     "Exponential",
     "Fit",
     "Gamma",
@@ -91,6 +97,7 @@ __all__ = [
     "Product",
     "QuasiPeriodic",
     "Scale",
+    "SpaceTime",
     "Stack",
     "StudentT",
     "Subband",
@@ -104,8 +111,10 @@ __all__ = [
     "events",
     "fit_panel",
     "fixed",
+    "grid",
     "load",
     "param",
     "priors",
     "quadrature",
+    "spatial",
 ]

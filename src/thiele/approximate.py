@@ -12,6 +12,7 @@ from thiele.chain import Chain, posterior
 from thiele.energies import Data, converged_energy, energy, information
 from thiele.inference import Ascent, Inferred, ascend_once, begin_ascent, infer, initial_sites, sweep
 from thiele.likelihoods import AbstractLikelihood, Shifted
+from thiele.mixtures import Mixture, mixture
 from thiele.posterior import ChainPosterior, InducedPosterior, induced
 from thiele.rules import VGP, AbstractRule, Site
 from thiele.series import Series
@@ -23,16 +24,19 @@ class Setting(NamedTuple):
     """What rules and energies work on: the likelihood of a latent function of mean zero, its chain, the data."""
 
     likelihood: AbstractLikelihood
-    chain: Chain | Induced
+    chain: Chain | Mixture | Induced
     data: Data | Tied
 
 
 def setting(model: Any, data: Series | Tied) -> Setting:
     """Put a model and its data together: a chain on their own times, or on the model's inducing times."""
-    likelihood = Shifted(model.likelihood, model.mean.value)
+    likelihood = Shifted(model.likelihood, model.mean.value, model.kernel.outputs_observed)
     if isinstance(data, Tied):
         return Setting(likelihood, induced(model.kernel, model.inducing.times, model.inducing.of), data)
-    chain = prior_chain(model.kernel.sde(), jnp.asarray(data.time), data.repeated)
+    if data.space is not None:
+        chain = mixture(model.kernel, jnp.asarray(data.time), jnp.asarray(data.space), data.slots)
+    else:
+        chain = prior_chain(model.kernel.sde(), jnp.asarray(data.time), data.repeated)
     return Setting(likelihood, chain, Data(data.y, data.observed, data.covariates))
 
 
@@ -81,5 +85,8 @@ def condition(model: Any, data: Series | Tied, sites: Site) -> ChainPosterior | 
     at = setting(model, data)
     if isinstance(data, Tied):
         return InducedPosterior(model.inducing.times, data.smooth(at.chain, sites)[0], sites, model.inducing.of)
-    info = information(at.chain, sites, at.data.mask)
-    return ChainPosterior(jnp.asarray(data.time), posterior(at.chain, info)[0], info._replace(H=None))
+    if isinstance(at.chain, Mixture):
+        info, chain, times = at.chain.information(sites, at.data.mask), at.chain.chain, data.slots.time
+    else:
+        info, chain, times = information(at.chain, sites, at.data.mask), at.chain, data.time
+    return ChainPosterior(jnp.asarray(times), posterior(chain, info)[0], info._replace(H=None))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -16,10 +17,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from thiele.chain import Chain, Information, Move, Posterior, Tabulated, log_normaliser, posterior, sample
 from thiele.chain.matrices import dense
 from thiele.chain.square_root import semidefinite_root
+from thiele.kernels import AbstractKernel, Emission
 from thiele.rules.cavity import Marginal, Site
 from thiele.sde import SDE
 from thiele.tables import as_array
-from thiele.weights import forward_substitution, weights
+from thiele.weights import Weights, forward_substitution, weights
 
 
 class Projection(NamedTuple):
@@ -31,17 +33,35 @@ class Projection(NamedTuple):
     def marginals(self, of_segment: Marginal) -> Marginal:
         """N(W μ, W Σ W' + ν) of every datum, (tiles, width, L) and (tiles, width, L, L)."""
         mean = jnp.einsum("kldt,kd->ktl", self.W, of_segment.mean)
-        var = jnp.einsum("kldt,kmdt->ktlm", self.W, jnp.einsum("kde,klet->kldt", of_segment.var, self.W))
-        return Marginal(mean, var + self.spread())
+        return Marginal(mean, projected_variance(self.W, of_segment.var) + self.spread())
 
     def spread(self) -> Float[Array, "tiles width L L"]:
         """ν as matrices."""
         return jnp.einsum("klt,lm->ktlm", self.nu, jnp.eye(self.nu.shape[1], dtype=self.nu.dtype))
 
 
+@jax.custom_jvp
+def projected_variance(
+    W: Float[Array, "tiles L 2d width"], var: Float[Array, "tiles 2d 2d"]
+) -> Float[Array, "tiles width L L"]:
+    """W Σ W' of every datum."""
+    return jnp.einsum("kldt,kmdt->ktlm", W, jnp.einsum("kde,klet->kldt", var, W))
+
+
+@projected_variance.defjvp
+def _(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    # Σ is symmetric: its product with W serves the value and the derivative in W.
+    (W, var), (dW, dvar) = primals, tangents
+    product = jnp.einsum("kde,klet->kldt", var, W)
+    half = jnp.einsum("kldt,kmdt->ktlm", dW, product)
+    value = jnp.einsum("kldt,kmdt->ktlm", W, product)
+    return value, half + jnp.swapaxes(half, -1, -2) + jnp.einsum("kldt,kde,kmet->ktlm", W, dvar, W)
+
+
 class Bridges(NamedTuple):
     """The segments that sorted times z cut the line into, with their transitions as stacks of blocks."""
 
+    kernel: AbstractKernel
     sde: SDE
     z: Float[Array, " M"]
     A: tuple[Float[Array, "count dim dim S"], ...]
@@ -65,10 +85,18 @@ class Bridges(NamedTuple):
         """Some time of each segment."""
         return self.z[jnp.minimum(segment, self.z.shape[0] - 1)]
 
-    def project(self, segment: Int[Array, " tiles"], x: Float[Array, "tiles width"]) -> Projection:
-        """W and ν at times `x`, of which each row lies in one segment."""
-        w, nu = weights(self.sde, self.z, self.L, segment, x)
-        return Projection(jnp.asarray(self.owner, w.dtype)[None, :, :, None] * w[:, None], nu)
+    def project(
+        self,
+        segment: Int[Array, " tiles"],
+        x: Float[Array, "tiles width"],
+        space: Float[Array, "tiles width D"] | None = None,
+    ) -> Projection:
+        """W and ν at times `x`, of which each row lies in one segment, and at places `space` for a kernel there."""
+        found = weights(self.sde, self.z, self.L, segment, x)
+        if space is None:
+            w = jnp.concatenate([w for part in (found.state, found.noise) for blocks in part for w in blocks], axis=1)
+            return Projection(jnp.asarray(self.owner, w.dtype)[None, :, :, None] * w[:, None], found.nu)
+        return _mixed(self.sde, found, self.kernel.emissions(x, space))
 
     def smooth(self, sites: Site) -> tuple[Marginal, Float[Array, ""]]:
         """q(w) of every segment, and log Z."""
@@ -96,16 +124,34 @@ class Bridges(NamedTuple):
 
     @property
     def owner(self) -> np.ndarray:
-        """(latents, 2 d): 1 where an entry of (u, e) bears on a latent function."""
-        rows = []
-        for latent, blocks in enumerate(self.sde.outputs):
-            size = sum(block.count * block.dim for block in blocks)
-            rows += [np.eye(self.sde.latents)[latent]] * size
-        return np.tile(np.array(rows).T, 2)
+        """(latents, 2 d): 1 where an entry of (u, e) bears on a latent function of time alone."""
+        sizes = [sum(stack.count * stack.dim for stack in output.stacks) for output in self.sde.outputs]
+        return np.tile(np.repeat(np.eye(len(sizes)), sizes, axis=1), 2)
 
 
-def bridges(sde: SDE, z: Float[Array, " M"]) -> Bridges:
+def _mixed(sde: SDE, found: Weights, emissions: tuple[Emission, ...]) -> Projection:
+    """W and ν of latent functions that mix the functions of time: w ⊗ (their weights in time)."""
+    columns: list[list[Array]] = [[], []]  # of the state, of the noise: (tiles, L, size, width) for each stack
+    nu = [emission.rest for emission in emissions]
+    latent, used = 0, 0
+    for i, output in enumerate(sde.outputs):
+        if used == emissions[latent].w.shape[-1]:
+            latent, used = latent + 1, 0
+        w = jnp.swapaxes(emissions[latent].w[..., used : used + output.copies], 1, 2)
+        used += output.copies
+        nu[latent] = nu[latent] + jnp.sum(w**2, axis=1) * found.nu[:, i]
+        mine = jnp.asarray(np.eye(len(emissions))[latent], w.dtype)[None, :, None, None]
+        for side, blocks in zip(columns, (found.state[i], found.noise[i]), strict=True):
+            for in_time in blocks:
+                tiles, _, width = in_time.shape
+                both = (w[:, :, None] * in_time[:, None]).reshape(tiles, -1, width)
+                side.append(mine * both[:, None])
+    return Projection(jnp.concatenate([*columns[0], *columns[1]], axis=2), jnp.stack(nu, axis=1))
+
+
+def bridges(kernel: AbstractKernel, z: Float[Array, " M"]) -> Bridges:
     """The segments between, before and after sorted times."""
+    sde = kernel.sde()
     first = sde.covariance(z[:1])
     moves = sde.transition(z[:-1], jnp.diff(z))
     A, L = [], []
@@ -114,7 +160,7 @@ def bridges(sde: SDE, z: Float[Array, " M"]) -> Bridges:
         nothing = jnp.zeros_like(start)
         A.append(jnp.concatenate([nothing, inner, jnp.zeros_like(nothing)], axis=-1))
         L.append(jnp.concatenate([semidefinite_root(start), semidefinite_root(as_array(noise)), nothing], axis=-1))
-    return Bridges(sde, z, tuple(A), tuple(L))
+    return Bridges(kernel, sde, z, tuple(A), tuple(L))
 
 
 class Absorbed(NamedTuple):

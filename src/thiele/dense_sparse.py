@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from thiele.energies import Data, each_datum
-from thiele.kernels import AbstractKernel
+from thiele.kernels import AbstractKernel, SpaceTime
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules import AbstractLocalRule, AbstractRule, Marginal, Site
 from thiele.rules.latents import conditional_moments, expected_log_prob, log_expected_power, log_prob, predict_mean_var
@@ -55,6 +55,33 @@ def features(kernel: AbstractKernel, z: Array, times: Array, data: Data, tied: b
     sites = z.shape[0] + 1 if tied else times.shape[0]
     shared = jnp.zeros(sites).at[owner].add(jnp.where(data.mask, 1.0, 0.0))
     return Features(*conditional(kernel.sde(), z, times), data, owner, jnp.maximum(shared, 1.0)[owner], sites)
+
+
+def features_in_space(
+    kernel: AbstractKernel, z: Array, inputs: Float[Array, "n dims"], data: Data, tied: bool = True
+) -> Features:
+    """The same for a sum of separable kernels and inputs (t, r): the features are the states at all inducing points in
+    space, Kuu = K_space ⊗ K_states for each summand.
+    """
+    times, r = inputs[:, 0], inputs[:, 1:]
+    Kuu, Kfu, prior = [], [], jnp.zeros(times.shape)
+    for part in kernel.parts():
+        if not isinstance(part, SpaceTime):
+            raise TypeError(f"`kernel` must be a sum of separable kernels, got {type(part).__name__} in it")
+        sde, points = part.time.sde(), part.points()
+        H, size = jnp.asarray(sde.H), z.shape[0] * sde.dim
+        states = state_covariance(sde, z, z).reshape(size, size)
+        with_states = jnp.einsum("i,aibk->abk", H[0], state_covariance(sde, times, z)).reshape(-1, size)
+        Kuu.append(jnp.kron(part.space(points[:, None], points[None]), states))
+        Kfu.append((part.space(r[:, None], points[None])[:, :, None] * with_states[:, None]).reshape(len(times), -1))
+        prior = prior + part(inputs, inputs)
+    K, C = jax.scipy.linalg.block_diag(*Kuu), jnp.concatenate(Kfu, axis=1)
+    W = jnp.linalg.solve(K, C.T).T
+    nu = prior - jnp.sum(W * C, axis=1)
+    owner = jnp.searchsorted(z, times, side="right") if tied else jnp.arange(times.shape[0])
+    sites = z.shape[0] + 1 if tied else times.shape[0]
+    shared = jnp.zeros(sites).at[owner].add(jnp.where(data.mask, 1.0, 0.0))
+    return Features(K, W[:, None], nu[:, None, None], data, owner, jnp.maximum(shared, 1.0)[owner], sites)
 
 
 def state_covariance(sde: SDE, s: Float[Array, " a"], t: Float[Array, " b"]) -> Float[Array, "a d b d"]:

@@ -27,8 +27,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from thiele.chain import Chain, Information, log_normaliser, outputs
 from thiele.likelihoods import AbstractLikelihood
+from thiele.mixtures import Mixture
 from thiele.rules.base import AbstractLocalRule, AbstractRule, Marginal, Site, Update
-from thiele.rules.cavity import cavity
+from thiele.rules.cavity import cavity, combined, widened
 from thiele.rules.latents import expected_log_prob, log_expected_power, log_prob
 
 # Above this many data, those after the first batch wait for it: quadrature nodes times data must fit in memory.
@@ -62,37 +63,51 @@ class Data(NamedTuple):
         """Whether the rule's energy is stationary in the sites where it has converged."""
         return rule.stationary
 
-    def empty(self, chain: Chain, latents: int) -> Site:
+    def empty(self, chain: Chain | Mixture, latents: int) -> Site:
         """Sites that say nothing: q is the prior."""
-        n, dtype = self.mask.shape[0], chain.mean.dtype
-        return Site(jnp.zeros((n, latents), dtype), jnp.zeros((n, latents, latents), dtype))
+        n = self.mask.shape[0]
+        return Site(jnp.zeros((n, latents)), jnp.zeros((n, latents, latents)))
 
-    def smooth(self, chain: Chain, sites: Site) -> tuple[Marginal, Float[Array, ""]]:
+    def smooth(self, chain: Chain | Mixture, sites: Site) -> tuple[Any, Float[Array, ""]]:
         """Marginals q(f_n) of all data, (n, L) and (n, L, L), and log Z, by one pass of filter and smoother."""
+        if isinstance(chain, Mixture):
+            return chain.smooth(sites, self.mask)
         found, log_z = outputs(chain, information(chain, sites, self.mask))
         return Marginal(found.mean.T, jnp.moveaxis(found.var, -1, 0)), log_z
 
-    def log_normaliser(self, chain: Chain, sites: Site) -> Float[Array, ""]:
+    def log_normaliser(self, chain: Chain | Mixture, sites: Site) -> Float[Array, ""]:
         """log Z alone."""
+        if isinstance(chain, Mixture):
+            return chain.log_normaliser(sites, self.mask)
         return log_normaliser(chain, information(chain, sites, self.mask))
 
     def terms(
-        self, rule: AbstractRule, likelihood: AbstractLikelihood, chain: Chain, marginals: Marginal, sites: Site
+        self,
+        rule: AbstractRule,
+        likelihood: AbstractLikelihood,
+        chain: Chain | Mixture,
+        marginals: Marginal,
+        sites: Site,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """The energy without log Z, and the size of its terms."""
-        found = each_datum(partial(_terms, rule), likelihood, self, marginals, sites)
+        found = each_datum(partial(_terms, rule), likelihood, self, *_seen(chain, marginals, sites))
         found = jnp.where(self.mask, found, 0.0)
         return jnp.sum(found), jnp.sum(jnp.abs(found))
 
     def visit(
-        self, rule: AbstractLocalRule, likelihood: AbstractLikelihood, chain: Chain, marginals: Marginal, sites: Site
+        self,
+        rule: AbstractLocalRule,
+        likelihood: AbstractLikelihood,
+        chain: Chain | Mixture,
+        marginals: Marginal,
+        sites: Site,
     ) -> Visit:
         """The energy's terms, and new sites for all data; those of missing data are left alone."""
 
-        def one(model: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> tuple[Array, Update]:
-            return _terms(rule, model, y, q, site), rule(model, y, q, site)
+        def one(model: AbstractLikelihood, y: Array, q: Marginal, site: Site, nu: Any) -> tuple[Array, Update]:
+            return _terms(rule, model, y, q, site, nu), rule(model, y, q, site, nu)
 
-        terms, (target, repaired) = each_datum(one, likelihood, self, marginals, sites)
+        terms, (target, repaired) = each_datum(one, likelihood, self, *_seen(chain, marginals, sites))
         terms = jnp.where(self.mask, terms, 0.0)
         kept = Site(
             jnp.where(self.mask[:, None], target.shift, sites.shift),
@@ -101,29 +116,44 @@ class Data(NamedTuple):
         return Visit(jnp.sum(terms), jnp.sum(jnp.abs(terms)), kept, jnp.sum(repaired & self.mask))
 
     def leave_one_out(
-        self, rule: AbstractRule, likelihood: AbstractLikelihood, chain: Chain, marginals: Marginal, sites: Site
+        self,
+        rule: AbstractRule,
+        likelihood: AbstractLikelihood,
+        chain: Chain | Mixture,
+        marginals: Marginal,
+        sites: Site,
     ) -> Float[Array, " n"]:
         """log p(y_n | the others), one for each datum, from q without the datum's site."""
 
-        def one(model: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Array:
-            return log_expected_power(model, y, *cavity(q, site, 1.0).marginal, 1.0, rule.quadrature)
+        def one(model: AbstractLikelihood, y: Array, q: Marginal, site: Site, nu: Any) -> Array:
+            without = widened(cavity(q, site, 1.0).marginal, nu)
+            return log_expected_power(model, y, *without, 1.0, rule.quadrature)
 
-        return each_datum(one, likelihood, self, marginals, sites)
+        return each_datum(one, likelihood, self, *_seen(chain, marginals, sites))
 
     def log_joint(
-        self, likelihood: AbstractLikelihood, chain: Chain, marginals: Marginal, sites: Site
+        self, likelihood: AbstractLikelihood, chain: Chain | Mixture, marginals: Marginal, sites: Site
     ) -> Float[Array, ""]:
         """log p(y | m) − ½ m′ K⁻¹ m at the mean of q, where K⁻¹ m = h − Λ m because m maximises p(f) Π t(f)."""
-        m = marginals.mean
+        m = _seen(chain, marginals, sites)[0].mean
         terms = each_datum(lambda model, y, f: log_prob(model, y, f), likelihood, self, m)
         weights = sites.shift - jnp.einsum("nij,nj->ni", sites.precision, m)
         return jnp.sum(jnp.where(self.mask, terms - 0.5 * jnp.sum(weights * m, axis=-1), 0.0))
 
 
-def _terms(rule: AbstractRule, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Float[Array, ""]:
+def _seen(chain: Chain | Mixture, marginals: Any, sites: Site) -> tuple[Marginal, Site, Array | None]:
+    """What each datum's site is about, the site, and the variance that the latent value has beyond that."""
+    if isinstance(chain, Mixture):
+        return chain.seen(marginals), sites, chain.nu
+    return marginals, sites, None
+
+
+def _terms(
+    rule: AbstractRule, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site, nu: Array | None
+) -> Float[Array, ""]:
     of_datum, of_site = LOCAL[rule.energy]
     left = cavity(q, site, rule.power).marginal if rule.energy == "power_ep" else q
-    return of_datum(rule, likelihood, y, q, left) + of_site(rule, q, left, site, 1.0)
+    return of_datum(rule, likelihood, y, widened(q, nu), widened(left, nu)) + of_site(rule, q, left, site, 1.0)
 
 
 def observed(y: ArrayLike, **covariates: ArrayLike) -> Data:
@@ -196,14 +226,10 @@ def minus_log_expected_sites(
 
 def log_expected_site(q: Marginal, site: Site, power: Array | float) -> Float[Array, ""]:
     """log E t(f)^α = α log t(m) + ½ α² e′ D⁻¹ v e − ½ log det D,  D = I + α v Λ,  e = h − Λ m,  f ~ N(m, v)."""
-    widened = jnp.eye(q.mean.shape[0], dtype=q.var.dtype) + power * q.var @ site.precision
+    var, log_det = combined(q.var, site.precision, jnp.asarray(power, q.var.dtype))
     e = site.shift - site.precision @ q.mean
     at_mean = site.shift @ q.mean - 0.5 * q.mean @ site.precision @ q.mean
-    if q.mean.shape[0] == 1:
-        spread, log_det = (q.var / widened) @ e, jnp.log(widened[0, 0])
-    else:
-        spread, log_det = jnp.linalg.solve(widened, q.var @ e), jnp.linalg.slogdet(widened)[1]
-    return power * at_mean + 0.5 * jnp.square(power) * e @ spread - 0.5 * log_det
+    return power * at_mean + 0.5 * jnp.square(power) * e @ var @ e - 0.5 * log_det
 
 
 def log_density_at_mean(

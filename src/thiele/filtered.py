@@ -54,7 +54,7 @@ def _with_tied_sites(
 
     def add(total: Array, place: tuple[Array, Array, Array]) -> tuple[Array, None]:
         tile = data.tiles(chain, *place)
-        projection = chain.project(tile.segment, tile.time)
+        projection = chain.project(tile.segment, tile.time, tile.space)
         index = jnp.minimum(place[1][:, None] + jnp.arange(data.width), data.time.shape[0] - 1)
         first = jnp.searchsorted(data.time, jnp.concatenate([chain.z[:1] - jnp.inf, chain.z]), side="left")
         before = seen[index] - data.mask[index] - jnp.where(first > 0, seen[first - 1], 0)[tile.segment][:, None]

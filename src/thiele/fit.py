@@ -16,12 +16,13 @@ from thiele.axes import axis_of
 from thiele.inducing import tie
 from thiele.kernels import AbstractKernel, Stack
 from thiele.learn import Learnt, Trace
-from thiele.likelihoods import AbstractLikelihood
+from thiele.likelihoods import AbstractLikelihood, ByOutput
+from thiele.mean import mean_at
 from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import double_precision
 from thiele.prediction import Prediction
 from thiele.rules import Site
-from thiele.series import Clock, Order, Series, covariate_arrays
+from thiele.series import Clock, Order, Series, columns, covariate_arrays
 from thiele.training import Report
 
 
@@ -114,15 +115,17 @@ class Fit:
 
         Covariates of the likelihood (`exposure`, `trials`) are those of the observations to be predicted.
         """
-        times = self._times() if t_new is None else self.clock.numbers(t_new, "t_new")
-        shown = self.clock.times(times) if t_new is None else t_new
-        axis = self.clock.axis if t_new is None else axis_of(t_new)
+        times, places = self._inputs(t_new)
+        given = t_new is not None and places is None
+        shown, axis = (t_new, axis_of(t_new)) if given else (self.clock.times(times), self.clock.axis)
         extra = covariate_arrays(covariates, len(times))
+        if isinstance(self.model.likelihood, ByOutput) and places is not None:
+            extra = {**extra, "output": places[:, -1]}
         self.model.likelihood.at(**extra)
-        found = self.posterior.latent(self.model.kernel, _padded(times))
-        mean = found.mean + jnp.reshape(self.model.mean.value, (-1, 1))
+        found = self.posterior.latent(self.model.kernel, _padded(times), _padded(places))
         n = len(times)
-        return Prediction.of(mean[..., :n], found.var[..., :n], self.model.likelihood, extra, shown, axis)
+        mean = found.mean[..., :n] + mean_at(self.model.mean, self.model.kernel.outputs_observed, places)
+        return Prediction.of(mean, found.var[..., :n], self.model.likelihood, extra, shown, axis)
 
     @double_precision
     def log_density(self, t_test: Any, y_test: Any, **covariates: Any) -> np.ndarray:
@@ -138,10 +141,11 @@ class Fit:
         """
         if not isinstance(n, (int, np.integer)) or n < 1:
             raise ValueError(f"`n` must be an integer of at least 1, got {n!r}")
-        new = self.clock.numbers(t_new, "t_new")
+        times, places = self._inputs(t_new)
         key = jax.random.key(key) if isinstance(key, (int, np.integer)) else key
-        draws = self.posterior.draw(self.model.kernel, jnp.asarray(new), key, n)
-        draws = draws + jnp.reshape(self.model.mean.value, (-1, 1))
+        new = jax.tree.map(jnp.asarray, (times, places))
+        draws = self.posterior.draw(self.model.kernel, new[0], key, n, new[1])
+        draws = draws + mean_at(self.model.mean, self.model.kernel.outputs_observed, places)
         return np.asarray(draws[:, 0] if draws.shape[1] == 1 else jnp.moveaxis(draws, 1, 2))
 
     @double_precision
@@ -164,9 +168,9 @@ class Fit:
         """
         if self.model.inducing is not None and self.model.inducing.of == "values":
             raise ValueError("components need inducing states: inducing values hold the sum alone")
-        times = self._times() if t_new is None else self.clock.numbers(t_new, "t_new")
+        times, places = self._inputs(t_new)
         parts = self.model.kernel.parts()
-        found = self.posterior.latent(Stack(*parts), _padded(times))
+        found = self.posterior.latent(Stack(*parts), _padded(times), _padded(places))
         mean, var = np.asarray(found.mean)[:, : len(times)], np.asarray(found.var)[..., : len(times)]
         shown = jax.tree.map(np.asarray, parts)
         return tuple(Component(kernel, mean[i], var[i, i]) for i, kernel in enumerate(shown))
@@ -182,34 +186,54 @@ class Fit:
             return self.data
         return tie(self.data, np.asarray(self.model.inducing.times), self.model.inducing.of)
 
-    def _times(self) -> np.ndarray:
-        """The data's own times, in the order given."""
-        times = np.empty_like(self.data.time)
-        times[self.order] = self.data.time
-        return times
+    def _inputs(self, new: Any) -> tuple[np.ndarray, np.ndarray | None]:
+        """Times and places of new inputs, or those of the data in the order given."""
+        if new is None:
+            return self._unsorted(self.data.time), None if self.data.space is None else self._unsorted(self.data.space)
+        times, places = columns(new, self.model.kernel.in_space, "t_new")
+        if places is not None:
+            self.model.kernel.placed(places)
+        return self.clock.numbers(times, "t_new"), places
+
+    def _require_time_alone(self, what: str) -> None:
+        """Refuse what is a picture or a table along one axis of time."""
+        if self.model.kernel.in_space:
+            raise ValueError(
+                f"`{what}` is for models of time alone, and this one is in space or of several outputs: `predict` at "
+                "the inputs of interest (`th.grid` makes a grid of them)"
+            )
+
+    def _unsorted(self, rows: np.ndarray) -> np.ndarray:
+        found = np.empty_like(rows)
+        found[self.order] = rows
+        return found
 
     def forecast(self, horizon: Any, *, step: Any = None, level: float = 0.95, **covariates: Any) -> Any:
         """A table of what comes after the last datum. See `thiele.forecast.forecast`."""
         from thiele.forecast import forecast
 
+        self._require_time_alone("forecast")
         return forecast(self, horizon, step, level, covariates)
 
     def impute(self, level: float = 0.95) -> Any:
         """A table of the data with what is missing filled in. See `thiele.forecast.impute`."""
         from thiele.forecast import impute
 
+        self._require_time_alone("impute")
         return impute(self, level)
 
     def anomalies(self, rate: float = 0.05, level: float = 0.95) -> Any:
         """A table of the data that the others make unlikely. See `thiele.left_out.anomalies`."""
         from thiele.left_out import anomalies
 
+        self._require_time_alone("anomalies")
         return anomalies(self, rate, level)
 
     def check(self) -> Any:
         """Whether the uncertainty is honest: calibration and what is left over. See `thiele.checks.check`."""
         from thiele.checks import check
 
+        self._require_time_alone("check")
         return check(self)
 
     def summary(self, level: float = 0.95) -> Any:
@@ -222,6 +246,7 @@ class Fit:
         """The fit with more data, at the same hyperparameters. See `thiele.streaming.update`."""
         from thiele.streaming import update
 
+        self._require_time_alone("update")
         return update(self, t_more, y_more, covariates)
 
     def save(self, path: Any) -> Any:
@@ -234,16 +259,24 @@ class Fit:
         """An interactive page about this fit, one HTML file that needs no network. See `thiele.report.report`."""
         from thiele.report import report
 
+        self._require_time_alone("report")
         return report(self, path, **options)
 
     def plot(self, t: Any = None, **options: Any) -> Any:
-        """Data, posterior mean and bands, with matplotlib. See `thiele.plot.plot`."""
-        from thiele.plot import plot
+        """Data, posterior mean and bands, with matplotlib; in space, a map.
 
-        return plot(self, t, **options)
+        See `thiele.plot.plot` and `thiele.plot.plot_map`.
+        """
+        from thiele.plot import plot, plot_map
+
+        draw = plot_map if self.model.kernel.in_space else plot
+        return draw(self, t, **options)
 
 
-def _padded(times: np.ndarray) -> Array:
-    """Times up to the next power of two, so that predictions of many lengths share few compilations."""
-    room = max(64, 1 << max(len(times) - 1, 0).bit_length()) - len(times)
-    return jnp.asarray(np.concatenate([times, np.full(room, times[-1] if len(times) else 0.0)]))
+def _padded(rows: np.ndarray | None) -> Array | None:
+    """Rows up to the next power of two, so that predictions of many lengths share few compilations."""
+    if rows is None:
+        return None
+    room = max(64, 1 << max(len(rows) - 1, 0).bit_length()) - len(rows)
+    last = rows[-1:] if len(rows) else np.zeros((1, *rows.shape[1:]))
+    return jnp.asarray(np.concatenate([rows, np.repeat(last, room, axis=0)]))

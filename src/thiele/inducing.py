@@ -13,7 +13,7 @@ from thiele.series import DAY, Clock, Series
 from thiele.tied import Tied
 
 # So many data are in memory at once, with their weights and quadrature nodes.
-DATA_AT_ONCE = 16_384
+DATA_AT_ONCE = 2048
 
 
 Kind = Literal["states", "values"]
@@ -104,8 +104,9 @@ def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: 
     cuts = np.searchsorted(time, z, side="left") if of == "states" else np.zeros(0, int)
     edges = np.concatenate([[0], cuts, [len(time)]])
     inside = np.diff(edges)
-    # Half of the typical number in a segment: few places of a tile are empty, few tiles make a segment.
-    width = min(1 << max(0, (len(time) // (2 * len(inside))).bit_length() - 1), DATA_AT_ONCE)
+    # With many data in a segment a quarter of them: few places of a tile are empty. With few, all of a typical one's.
+    typical = len(time) // len(inside)
+    width = min(max(_power_of_two(typical // 4), min(_power_of_two(typical), 16)), DATA_AT_ONCE)
     if whole:
         width = max(1, int(np.max(inside)))
     tiles = np.ones_like(inside) if whole else -(-inside // width)
@@ -126,6 +127,7 @@ def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: 
         y=series.y,
         mask=series.observed,
         covariates=series.covariates,
+        space=series.space,
         segment=cut(segment, len(inside) - 1),
         start=cut(start, 0),
         length=cut(length, 0),
@@ -133,6 +135,11 @@ def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: 
         scale=np.ones(()),
         width=width,
     )
+
+
+def _power_of_two(x: int) -> int:
+    """The largest one that is at most x, and at least 1."""
+    return 1 << max(0, x.bit_length() - 1)
 
 
 def _padded(x: np.ndarray, size: int, fill: int) -> np.ndarray:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
 
 from thiele.parameters import Parametric, Unit, fixed, param, real
 
@@ -15,6 +17,13 @@ class ConstantMean(Parametric):
 
     value: Array = real(0.0, unit=Unit.LATENT, vector=True)
     decided: bool = eqx.field(static=True, default=True, repr=False)
+
+
+def mean_at(mean: ConstantMean, outputs: int, places: Float[np.ndarray, "n D"] | None) -> Float[Array, "#l #n"]:
+    """E f, lane last: of every latent function, or of the output that each place names."""
+    if outputs and mean.value.ndim == 1 and places is not None:
+        return jnp.asarray(mean.value)[places[:, -1].astype(int)][None]
+    return jnp.reshape(mean.value, (-1, 1))
 
 
 def as_mean(given: Any) -> ConstantMean:

@@ -18,13 +18,13 @@ from thiele.fit import Fit
 from thiele.inducing import Inducing, Places, as_inducing, tie
 from thiele.kernels import AbstractKernel
 from thiele.learn import Evaluation, Learnt, climb, maximise
-from thiele.likelihoods import AbstractLikelihood, Gaussian
+from thiele.likelihoods import AbstractLikelihood, ByOutput, Gaussian, Shifted
 from thiele.mean import ConstantMean, as_mean
-from thiele.parameters import Parametric, constrain, log_prior, parameters, settled, unconstrain
+from thiele.parameters import Default, Parametric, constrain, log_prior, parameters, settled, unconstrain
 from thiele.placement import enough_places
 from thiele.precision import double_precision
 from thiele.rules import CVI, AbstractRule, Site
-from thiele.series import Clock, Order, Series, clock_for, is_traced, series, traced_series
+from thiele.series import Clock, Order, Series, clock_for, columns, is_traced, series, traced_series
 from thiele.starts import natural_scales, starting_points
 from thiele.tied import Tied
 
@@ -90,10 +90,15 @@ class GP(Parametric):
                 f"`kernel` must give {self.likelihood.latents} latent function(s) for "
                 f"{type(self.likelihood).__name__}, got {self.kernel.latents}; th.Stack puts kernels side by side"
             )
-        if self.mean.value.shape not in ((), (self.kernel.latents,)):
+        several = self.kernel.outputs_observed or self.kernel.latents
+        if self.mean.value.shape not in ((), (several,)):
+            what = "outputs" if self.kernel.outputs_observed else "latent functions"
+            raise ValueError(f"`mean` must be one number, or {several} for as many {what}, got {self.mean.value.shape}")
+        parts = len(self.likelihood.likelihoods) if isinstance(self.likelihood, ByOutput) else 0
+        if parts and parts != self.kernel.outputs_observed:
             raise ValueError(
-                f"`mean` must be one number, or {self.kernel.latents} for as many latent functions, "
-                f"got shape {self.mean.value.shape}"
+                f"EachOutput must hold a likelihood for each of the {self.kernel.outputs_observed} output(s) of "
+                f"`kernel`, got {parts}"
             )
 
     @double_precision
@@ -103,8 +108,8 @@ class GP(Parametric):
         Exact for Gaussian noise; otherwise the energy of the model's rule at converged sites.
         """
         if is_traced(t, y, covariates):
-            if self.inducing is not None:
-                raise TypeError("`t` and `y` must be concrete where the model has inducing times, got a tracer")
+            if self.inducing is not None or self.kernel.in_space:
+                raise TypeError("`t` and `y` must be concrete with inducing times or a kernel in space, got a tracer")
             return training.log_likelihood(self, traced_series(t, y, covariates))
         model, data, _, _ = self._prepared(t, y, covariates)
         return training.log_likelihood(model, jax.tree.map(jnp.asarray, _tied(model, data)))
@@ -125,6 +130,7 @@ class GP(Parametric):
         max_steps: int = 200,
         learning_rate: float = 0.1,
         batch_size: int | None = None,
+        settle: bool = True,
         progress: bool | None = None,
         **covariates: Any,
     ) -> Fit:
@@ -134,7 +140,8 @@ class GP(Parametric):
         "best" brings the sites to convergence at every step of a quasi-Newton search, which stops when no component of
         the gradient exceeds `tolerance` (nats per e-fold), or after `max_steps`. "paper" alternates one sweep of the
         sites with one step of Adam of size `learning_rate`, `max_steps` times; with inducing times, on a random sample
-        of about `batch_size` data each time if that is given. An interrupt returns the best so far.
+        of about `batch_size` data each time if that is given; then the sites are brought to convergence, or with
+        `settle=False` moved by one more sweep. An interrupt returns the best so far.
         `progress` shows a line on a terminal; None: only where there is one. Covariates of the likelihood, one value
         per datum, go by their names: `exposure=...`, `trials=...`. A pandas Series, or a DataArray of xarray with a
         coordinate, is `t` and `y` in one.
@@ -153,7 +160,8 @@ class GP(Parametric):
                 )
         model, data, order, clock = self._prepared(t, y, covariates)
         if not self.mean.decided and training.has_gaussian_noise(model):
-            model = eqx.tree_at(lambda m: m.mean, model, ConstantMean())
+            several = model.kernel.outputs_observed
+            model = eqx.tree_at(lambda m: m.mean, model, ConstantMean(Default(np.zeros(several or ()))))
         tolerances = {"tolerance": tolerance, "max_steps": max_steps, "progress": progress}
 
         def learn(model: GP) -> Fit:
@@ -170,7 +178,8 @@ class GP(Parametric):
             else:
                 learnt = maximise(search.evaluate, search.start, **tolerances)
             best = settled(constrain(model, jnp.asarray(learnt.vector * search.scales)))
-            return _fit(best, data, order, clock, learnt, *search.at(learnt.vector))
+            ending = search.at if settle or schedule == "best" or training.is_exact(model) else search.after_a_sweep
+            return _fit(best, data, order, clock, learnt, *ending(learnt.vector))
 
         if not isinstance(self.inducing, Inducing) or self.inducing.count != "auto":
             return learn(model)
@@ -187,13 +196,19 @@ class GP(Parametric):
 
     def _prepared(self, t: Any, y: Any, covariates: dict[str, Any]) -> tuple[GP, Series, Order, Clock]:
         """The data, checked and in order, and the model with inducing times for them."""
+        in_space = self.kernel.in_space
         t, y = separated(t, y)
-        clock = clock_for(t)
+        clock = clock_for(columns(t, in_space)[0])
         _refuse_durations(self, clock)
-        data, order = series(t, y, clock, covariates, find_repeated=self.inducing is None)
+        data, order = series(t, y, clock, covariates, find_repeated=self.inducing is None, in_space=in_space)
+        if in_space:
+            self = dataclasses.replace(self, kernel=self.kernel.placed(data.space))
+            if self.kernel.outputs_observed and data.space is not None:
+                data = data._replace(covariates={**data.covariates, "output": data.space[:, -1]})
         with jax.ensure_compile_time_eval():  # the data are concrete, also where a caller's jit traces the model
             seen = data.y if np.all(data.observed) else np.where(data.observed, data.y, np.nan)
-            self.likelihood.at(**data.covariates).check(seen)
+            shifted = Shifted(self.likelihood, self.mean.value, self.kernel.outputs_observed)
+            shifted.at(**data.covariates).check(seen)
         if not isinstance(self.inducing, Inducing):
             return self, data, order, clock
         if self.inducing.count == "auto":
@@ -265,6 +280,13 @@ class _Search:
         if training.is_exact(self.model):
             return None
         return training.first_sites(constrain(self.model, vector), self.data)
+
+    def after_a_sweep(self, scaled: np.ndarray) -> tuple[Site | None, float, training.Report]:
+        """The same after one more sweep, wherever that leaves the sites."""
+        found = self.alternate(scaled)
+        value = found.value - float(log_prior(constrain(self.model, self._vector(scaled))))
+        report = training.Report(*(np.asarray(x) for x in (found.sweeps, found.repaired, 1)))
+        return sites_of(self.sites), value, report
 
     def alternate(self, scaled: np.ndarray) -> Evaluation:
         vector = self._vector(scaled)

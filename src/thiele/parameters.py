@@ -69,6 +69,7 @@ class Unit(enum.Enum):
 
     TIME = "time"
     RATE = "1/time"
+    SPACE = "space"
     LATENT = "latent function"
     VARIANCE = "variance of the latent function"
     NONE = ""
@@ -87,9 +88,9 @@ def _declare(constraint: Constraint, default: Any, unit: Unit = Unit.NONE, vecto
     return eqx.field(**settings)
 
 
-def positive(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE) -> Any:
-    """Declare a hyperparameter that is greater than zero."""
-    return _declare(POSITIVE, default, unit)
+def positive(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE, vector: bool = False) -> Any:
+    """Declare a hyperparameter that is greater than zero, or a vector of them."""
+    return _declare(POSITIVE, default, unit, vector)
 
 
 def real(default: Any = dataclasses.MISSING, unit: Unit = Unit.NONE, vector: bool = False) -> Any:
@@ -140,6 +141,8 @@ class Parametric(eqx.Module):
         marks = []
         for field in parameter_fields(self):
             given = getattr(self, field.name)
+            if isinstance(given, Default) and isinstance(given.value, param):  # a default that is held
+                given = given.value._replace(value=Default(given.value.value))
             given = given if isinstance(given, param) else param(given)
             automatic = isinstance(given.value, Default)
             given = given._replace(value=given.value.value) if automatic else given

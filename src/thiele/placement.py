@@ -7,6 +7,7 @@ the widest gap whose loss per observation stays below the tolerance.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import equinox as eqx
@@ -20,11 +21,13 @@ from thiele.energies import Data, each_datum
 from thiele.inducing import Places
 from thiele.kernels import AbstractKernel
 from thiele.likelihoods import AbstractLikelihood, Shifted
+from thiele.mixtures import mixing
 from thiele.parameters import fixed
 from thiele.rules import CVI, Marginal, PowerEP
 from thiele.rules.cavity import Cavity
 from thiele.sequence import with_site
 from thiele.series import Series
+from thiele.weights import weights
 
 WIDTHS = 96
 PLACES_IN_A_GAP = 8
@@ -43,7 +46,11 @@ def enough_places(model: Any, series: Series, tolerance: float, least: int = 2) 
     rows = np.flatnonzero(series.observed)
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), SAMPLED)).astype(int)]
     some = Series(
-        series.time[rows], series.y[rows], series.observed[rows], {k: v[rows] for k, v in series.covariates.items()}
+        series.time[rows],
+        series.y[rows],
+        series.observed[rows],
+        {k: v[rows] for k, v in series.covariates.items()},
+        space=None if series.space is None else series.space[rows],
     )
     widths = np.geomspace(span / (4 * distinct), span, WIDTHS)
     lost = np.asarray(loss_per_datum(model, some, jnp.asarray(widths), float(seen[0])))
@@ -58,10 +65,9 @@ def enough_places(model: Any, series: Series, tolerance: float, least: int = 2) 
 @eqx.filter_jit
 def loss_per_datum(model: Any, series: Series, widths: Float[Array, " k"], origin: float | Array) -> Float[Array, " k"]:
     """½ mean(Λ ν) for gaps of each width, with the curvature of every datum where the prior expects it."""
-    sde, H = model.kernel.sde(), jnp.asarray(model.kernel.sde().H)
-    likelihood = Shifted(model.likelihood, model.mean.value)
+    likelihood = Shifted(model.likelihood, model.mean.value, model.kernel.outputs_observed)
     data = Data(series.y, series.observed, series.covariates)
-    var = jnp.einsum("li,ijn,mj->nlm", H, sde.dense(sde.covariance(jnp.asarray(series.time))), H)
+    var, shares = prior_and_shares(model.kernel, series)
     quadrature = model.rule.quadrature
 
     def curvature_of(likelihood: AbstractLikelihood, y: Array, var: Array) -> Array:
@@ -74,11 +80,32 @@ def loss_per_datum(model: Any, series: Series, widths: Float[Array, " k"], origi
 
     curvature = jnp.mean(each_datum(curvature_of, likelihood, data, var), axis=0)
     spread = jax.vmap(lambda width: mean_spread(model.kernel, origin, width))(widths)
-    return 0.5 * spread @ curvature
+    return 0.5 * spread @ shares.T @ curvature
 
 
-def mean_spread(kernel: AbstractKernel, origin: Array | float, width: Float[Array, ""]) -> Float[Array, " latents"]:
-    """ν of every latent function, averaged over a gap."""
-    at = bridges(kernel.sde(), origin + jnp.array([0.0, 1.0]) * width)
+def prior_and_shares(
+    kernel: AbstractKernel, series: Series
+) -> tuple[Float[Array, "n L L"], Float[Array, "latents outputs"]]:
+    """The prior covariance of the latent values at each datum, and how much of the variance of each function of time a
+    latent function has on average: 1 of its own in time alone, |w|² of those that it mixes in space.
+    """
+    times = jnp.asarray(series.time)
+    sde = kernel.sde()
+    if series.space is None:
+        H = jnp.asarray(sde.H)
+        return jnp.einsum("li,ijn,mj->nlm", H, sde.dense(sde.covariance(times)), H), jnp.eye(kernel.latents)
+    places = jnp.asarray(series.space)
+    inputs = jnp.concatenate([times[:, None], places], axis=1)
+    var = jnp.reshape(kernel.covariance(inputs, inputs), (kernel.latents, -1))
+    w, _ = mixing(kernel, times, places)
+    first = np.concatenate([[0], np.cumsum([output.copies for output in sde.outputs])])
+    squares = jnp.mean(w**2, axis=0)
+    shares = [jnp.sum(squares[:, a:b], axis=1) for a, b in itertools.pairwise(first)]
+    return jnp.einsum("ln,lm->nlm", var, jnp.eye(kernel.latents)), jnp.stack(shares, axis=1)
+
+
+def mean_spread(kernel: AbstractKernel, origin: Array | float, width: Float[Array, ""]) -> Float[Array, " outputs"]:
+    """ν of every function of time, averaged over a gap."""
+    at = bridges(kernel, origin + jnp.array([0.0, 1.0]) * width)
     x = origin + width * (jnp.arange(PLACES_IN_A_GAP) + 0.5) / PLACES_IN_A_GAP
-    return jnp.mean(at.project(jnp.array([1]), x[None]).nu[0], axis=-1)
+    return jnp.mean(weights(at.sde, at.z, at.L, jnp.array([1]), x[None]).nu[0], axis=-1)

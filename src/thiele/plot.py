@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from statistics import NormalDist
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from thiele.calendars import zone_of
 from thiele.checks import Check
 from thiele.fit import Fit
+from thiele.kernels import grid
 from thiele.likelihoods import Bernoulli
 from thiele.prediction import Prediction
 from thiele.series import DAY
@@ -25,6 +26,8 @@ BLACK, BLUE, SKY, VERMILION = "#000000", "#0072B2", "#56B4E9", "#D55E00"
 GRID = 1000  # times at which curves are drawn
 MOST_POINTS = 5000  # more observations than this are drawn as one bar in each of `BINS` bins
 BINS = 1000
+RESOLUTION = 80  # of either axis of a map
+BEYOND = 0.05  # of the data's extent, on every side of it
 
 
 def plot(
@@ -83,6 +86,52 @@ def plot(
         _draw_data(fit, ax, numbers)
     _shade_forecast(fit, ax, numbers)
     _dress(fit, ax, legend)
+    return ax
+
+
+def plot_map(
+    fit: Fit,
+    t: Any = None,
+    ax: Axes | None = None,
+    show: Literal["mean", "sd"] = "mean",
+    *,
+    observations: bool = True,
+    resolution: int = RESOLUTION,
+    covariates: dict[str, float] | None = None,
+) -> Axes:
+    """E y or its standard deviation in colours, over the places of the data.
+
+    With one coordinate of space it is drawn against time, over the times `t` (two of them: from, to) or those of the
+    data. With two it is a map at the time `t`, by default the last of the data. `observations` marks where data are.
+    """
+    plt = _pyplot()
+    space = fit.data.space
+    if space is None or fit.model.kernel.outputs_observed:
+        raise ValueError("`fit` must be of a model in space; several outputs have no map: draw each from `predict`")
+    if space.shape[1] > 2:
+        raise ValueError(f"`plot_map` draws one or two coordinates of space, got {space.shape[1]}")
+    if show not in ("mean", "sd"):
+        raise ValueError(f'`show` must be "mean" or "sd", got {show!r}')
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6.5, 4.0), layout="constrained")
+    coordinates = [_along(column, resolution) for column in space.T]
+    if len(coordinates) == 1:
+        ends = np.asarray(fit.data.time)[[0, -1]] if t is None else fit.clock.numbers(t)
+        times = np.linspace(ends[0], ends[-1], resolution)
+        across, up, at = fit.clock.times(times), coordinates[0], grid(times, coordinates[0])
+        seen = (fit.clock.times(np.asarray(fit.data.time)), space[:, 0])
+        ax.set(xlabel="time", ylabel="space")
+    else:
+        now = float(fit.data.time[-1] if t is None else fit.clock.numbers([t])[0])
+        across, up, at = *coordinates, grid(now, *coordinates)
+        seen = tuple(np.unique(space, axis=0).T)
+        ax.set(xlabel="r1", ylabel="r2", title=f"at {fit.clock.times(np.array([now]))[0]}")
+    p = fit.predict((fit.clock.times(at[:, 0]), *at[:, 1:].T), **(covariates or {}))
+    values = p.y_mean if show == "mean" else np.sqrt(p.y_var)
+    picture = ax.pcolormesh(across, up, values.reshape(len(across), len(up)).T, cmap="viridis", shading="gouraud")
+    ax.figure.colorbar(picture, ax=ax, label="mean of y" if show == "mean" else "standard deviation of y")
+    if observations:
+        ax.plot(*seen, ".", color=BLACK, ms=2.0 if len(seen[0]) > 200 else 4.0, alpha=0.6)
     return ax
 
 
@@ -231,3 +280,9 @@ def _dress(fit: Fit, ax: Axes, legend: bool, ylabel: str = "y") -> None:
     ax.spines[["top", "right"]].set_visible(False)
     if legend:
         ax.legend(frameon=False, fontsize="small")
+
+
+def _along(column: np.ndarray, resolution: int) -> np.ndarray:
+    low, high = float(np.min(column)), float(np.max(column))
+    room = BEYOND * (high - low) or 1.0
+    return np.linspace(low - room, high + room, resolution)

@@ -22,8 +22,10 @@ from thiele.chain import Information, Posterior, sample, sample_prior
 from thiele.chain.matrices import dense
 from thiele.chain.smoothing import Outputs
 from thiele.kernels import AbstractKernel
+from thiele.mixtures import mixing
 from thiele.rules import Marginal, Site
 from thiele.sde import SDE
+from thiele.spatial import cholesky
 from thiele.steps import Steps, prior_chain
 from thiele.tied import Induced
 from thiele.values import values
@@ -41,16 +43,32 @@ class ChainPosterior(eqx.Module):
     """Without its emission matrix, which is a constant of the kernel."""
 
     @jax.jit
-    def latent(self, kernel: AbstractKernel, t_new: Float[Array, " q"]) -> Outputs:
-        """Marginals of f at `t_new`, in any order."""
+    def latent(
+        self, kernel: AbstractKernel, t_new: Float[Array, " q"], places: Float[Array, "q D"] | None = None
+    ) -> Outputs:
+        """Marginals of f at `t_new`, in any order, and for a kernel in space at `places`."""
         sde = kernel.sde()
-        return _in_pieces(lambda t: _predict_piece(sde, self.states, self.times, t), sde.dim, t_new)
+
+        def piece(t: Array, r: Array | None) -> Outputs:
+            if r is None:
+                return _predict_piece(sde, self.states, self.times, t, jnp.asarray(sde.H)[..., None])
+            w, nu = mixing(kernel, t, r)
+            found = _predict_piece(sde, self.states, self.times, t, jnp.einsum("qlg,gi->liq", w, jnp.asarray(sde.H)))
+            return Outputs(found.mean, found.var + jnp.einsum("ql,lm->lmq", nu, jnp.eye(nu.shape[1])))
+
+        return _in_pieces(piece, sde.dim, t_new, places)
 
     @eqx.filter_jit
     def draw(
-        self, kernel: AbstractKernel, t_new: Float[Array, " q"], key: PRNGKeyArray, count: int
+        self,
+        kernel: AbstractKernel,
+        t_new: Float[Array, " q"],
+        key: PRNGKeyArray,
+        count: int,
+        places: Float[Array, "q D"] | None = None,
     ) -> Float[Array, "count l q"]:
         """Joint draws, on the union of the data's times and the new ones, where the latter carry no information."""
+        of_states, of_rest = jax.random.split(key)
         sde = kernel.sde()
         both, n = jnp.concatenate([self.times, t_new]), self.times.shape[0]
         order = jnp.argsort(both, stable=True)
@@ -59,10 +77,10 @@ class ChainPosterior(eqx.Module):
             return None if x is None else jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, t_new.shape[0])])[..., order]
 
         info = self.information
-        joined = Information(merged(info.precision), merged(info.shift), merged(info.centre), sde.H)
-        states = sample(prior_chain(sde, both[order]), joined, key, count)
-        f = jnp.einsum("li,sin->sln", jnp.asarray(sde.H), states)
-        return f[..., jnp.argsort(order)[n:]]
+        joined = Information(merged(info.precision), merged(info.shift), merged(info.centre), sde.H, merged(info.mix))
+        states = sample(prior_chain(sde, both[order]), joined, of_states, count)
+        new = jnp.einsum("li,sin->sln", jnp.asarray(sde.H), states)[..., jnp.argsort(order)[n:]]
+        return new if places is None else _mixed_draws(kernel, new, t_new, places, of_rest)
 
 
 class InducedPosterior(eqx.Module):
@@ -74,55 +92,84 @@ class InducedPosterior(eqx.Module):
     of: Literal["states", "values"] = eqx.field(static=True)
 
     @jax.jit
-    def latent(self, kernel: AbstractKernel, t_new: Float[Array, " q"]) -> Outputs:
-        """Marginals of f at `t_new`, in any order."""
+    def latent(
+        self, kernel: AbstractKernel, t_new: Float[Array, " q"], places: Float[Array, "q D"] | None = None
+    ) -> Outputs:
+        """Marginals of f at `t_new`, in any order, and for a kernel in space at `places`."""
         at = induced(kernel, self.z, self.of)
 
-        def piece(t: Array) -> Outputs:
+        def piece(t: Array, r: Array | None) -> Outputs:
             segment = at.segment_of(t)
             here = jax.tree.map(lambda x: x[segment], self.segments)
-            mean, var = at.project(segment, t[:, None]).marginals(here)
+            mean, var = at.project(segment, t[:, None], None if r is None else r[:, None]).marginals(here)
             return Outputs(mean[:, 0].T, jnp.moveaxis(var[:, 0], 0, -1))
 
-        return _in_pieces(piece, at.dim, t_new)
+        return _in_pieces(piece, at.dim, t_new, places)
 
     @eqx.filter_jit
     def draw(
-        self, kernel: AbstractKernel, t_new: Float[Array, " q"], key: PRNGKeyArray, count: int
+        self,
+        kernel: AbstractKernel,
+        t_new: Float[Array, " q"],
+        key: PRNGKeyArray,
+        count: int,
+        places: Float[Array, "q D"] | None = None,
     ) -> Float[Array, "count l q"]:
         """Joint draws: f* + W (w − w*), a draw of the prior bent so that it passes through a draw of q."""
-        of_q, of_prior = jax.random.split(key)
+        of_q, of_prior, of_rest = jax.random.split(key, 3)
         at, sde, M = induced(kernel, self.z, self.of), kernel.sde(), self.z.shape[0]
         both = jnp.concatenate([self.z, t_new])
         order = jnp.argsort(both, stable=True)
         prior = sample_prior(prior_chain(sde, both[order]), of_prior, count)[..., jnp.argsort(order)]
         gap = at.draw(self.sites, of_q, count) - at.whitened(prior[..., :M])
         segment = at.segment_of(t_new)
-        W = at.project(segment, t_new[:, None]).W[..., 0]
+        W = at.project(segment, t_new[:, None], None if places is None else places[:, None]).W[..., 0]
         f = jnp.einsum("li,ciq->clq", jnp.asarray(sde.H), prior[..., M:])
+        f = f if places is None else _mixed_draws(kernel, f, t_new, places, of_rest)
         return f + jnp.einsum("qld,cqd->clq", W, gap[:, segment])
 
 
 def induced(kernel: AbstractKernel, z: Float[Array, " M"], of: Literal["states", "values"]) -> Induced:
     """Inducing states or values at sorted times."""
-    return bridges(kernel.sde(), z) if of == "states" else values(kernel, z)
+    return bridges(kernel, z) if of == "states" else values(kernel, z)
 
 
-def _in_pieces(predict: Callable[[Array], Outputs], dim: int, t_new: Float[Array, " q"]) -> Outputs:
+def _mixed_draws(
+    kernel: AbstractKernel, g: Float[Array, "count G q"], t: Float[Array, " q"], r: Float[Array, "q D"], key: Array
+) -> Float[Array, "count l q"]:
+    """f = w·g and a joint draw of the rest, by dense algebra: it has no structure at places in any order."""
+    w, _ = mixing(kernel, t, r)
+    x = jnp.concatenate([t[:, None], r], axis=1)
+    parts = kernel.each_latent()
+    roots = jnp.stack([cholesky(part.rest_covariance(x[:, None], x[None])) for part in parts])
+    noise = jax.random.normal(key, (g.shape[0], len(parts), x.shape[0]), g.dtype)
+    return jnp.einsum("qlg,cgq->clq", w, g) + jnp.einsum("lqk,clk->clq", roots, noise)
+
+
+def _in_pieces(
+    predict: Callable[[Array, Array | None], Outputs],
+    dim: int,
+    t_new: Float[Array, " q"],
+    places: Float[Array, "q D"] | None = None,
+) -> Outputs:
     size = max(1, min(t_new.shape[0], ENTRIES_AT_ONCE // dim**2))
     pieces = -(-t_new.shape[0] // size)
-    padded = jnp.pad(t_new, (0, pieces * size - t_new.shape[0]), mode="edge").reshape(pieces, size)
-    mean, var = jax.lax.map(predict, padded)
+
+    def cut(x: Array) -> Array:
+        room = [(0, pieces * size - x.shape[0])] + [(0, 0)] * (x.ndim - 1)
+        return jnp.pad(x, room, mode="edge").reshape(pieces, size, *x.shape[1:])
+
+    mean, var, *_ = jax.lax.map(lambda x: predict(*x), (cut(t_new), None if places is None else cut(places)))
     join = lambda x: jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)[..., : t_new.shape[0]]  # noqa: E731
     return Outputs(join(mean), join(var))
 
 
-def _predict_piece(sde: SDE, found: Posterior, times: Array, t: Array) -> Outputs:
+def _predict_piece(sde: SDE, found: Posterior, times: Array, t: Array, H: Float[Array, "l d #q"]) -> Outputs:
     last = jnp.searchsorted(times, t, side="right") - 1
     early, here = last < 0, jnp.maximum(last, 0)
     following = jnp.where(early, times[0], times[jnp.minimum(last + 1, times.shape[0] - 1)])
 
-    H = jnp.asarray(sde.H)
+    H = jnp.broadcast_to(H, (*H.shape[:2], t.shape[0]))
     steps = Steps(sde)
     # To be finite in both branches, a time before the first state is moved from itself.
     start = jnp.where(early, t, times[here])
@@ -130,16 +177,16 @@ def _predict_piece(sde: SDE, found: Posterior, times: Array, t: Array) -> Output
     A, Q = dense(ahead.A), dense(ahead.Q)
     m = jnp.where(early, 0.0, found.m[:, here])
     P = jnp.where(early, dense(sde.covariance(t)), found.P[:, :, here])
-    mean = jnp.einsum("li,ijq,jq->lq", H, A, m)
-    HA = jnp.einsum("li,ijq->ljq", H, A)
-    p = jnp.einsum("ijq,jkq,lkq->ilq", A, P, HA) + jnp.einsum("ijq,lj->ilq", Q, H)
+    HA = jnp.einsum("liq,ijq->ljq", H, A)
+    mean = jnp.einsum("ljq,jq->lq", HA, m)
+    p = jnp.einsum("ijq,jkq,lkq->ilq", A, P, HA) + jnp.einsum("ijq,ljq->ilq", Q, H)
 
     back = steps(steps.prepare((t, jnp.maximum(following - t, 0.0))))
     w = jnp.einsum("ijq,jlq->ilq", dense(back.A), p)
     r = jnp.where(early, found.r0[:, None], found.r[:, here])
     N = jnp.where(early, found.N0[:, :, None], found.N[:, :, here])
     mean = mean + jnp.einsum("ilq,iq->lq", w, r)
-    var = jnp.einsum("li,imq->lmq", H, p) - jnp.einsum("ilq,ijq,jmq->lmq", w, N, w)
+    var = jnp.einsum("liq,imq->lmq", H, p) - jnp.einsum("ilq,ijq,jmq->lmq", w, N, w)
     return Outputs(mean, _no_negative_variance(0.5 * (var + jnp.swapaxes(var, 0, 1))))
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from thiele.axes import Axis, as_given, axis_of, plain
 from thiele.durations import in_days, is_duration
@@ -128,6 +128,72 @@ def _finite(array: np.ndarray, name: str) -> np.ndarray:
     return array
 
 
+def columns(inputs: Any, in_space: bool, name: str = "t") -> tuple[Any, Float[np.ndarray, "n D"] | None]:
+    """Times and places of what a user gave: times alone, or for a kernel in space an array (n, 1 + D), a data frame
+    with the time first, or a tuple of columns `(t, r1, r2)`, of which the first may be dates.
+    """
+    if not in_space:
+        return inputs, None
+    if isinstance(inputs, tuple):
+        parts = inputs
+    elif hasattr(inputs, "columns") and hasattr(inputs, "iloc"):
+        parts = tuple(inputs.iloc[:, k] for k in range(inputs.shape[1]))
+    else:
+        array = np.asarray(inputs)
+        if array.ndim != 2:
+            raise ValueError(
+                f"`{name}` must have shape (n, 1 + D), a time and D coordinates in each row, for a kernel in space, "
+                f"got {array.shape}"
+            )
+        parts = tuple(array.T)
+    if len(parts) < 2:
+        raise ValueError(f"`{name}` must hold a time and coordinates for a kernel in space, got {len(parts)} column(s)")
+    places = [floats(part, name) for part in parts[1:]]
+    places = np.concatenate([x[:, None] if x.ndim == 1 else x for x in places], axis=1)
+    if np.any(bad := ~np.all(np.isfinite(places), axis=1)):
+        raise ValueError(
+            f"coordinates in `{name}` must be finite, got {places[np.argmax(bad)]} at row {np.argmax(bad)}"
+        )
+    if len(places) != len(parts[0]):
+        raise ValueError(f"columns of `{name}` must have the same length, got {len(parts[0])} and {len(places)}")
+    return parts[0], places
+
+
+class Slots(NamedTuple):
+    """Data grouped by their times: state s of a chain holds the rows `row[s]`, where `taken`; row n is in slot
+    `slot[n]` of state `step[n]`. A time with many more data than others takes several states.
+    """
+
+    time: Float[Array, " S"]
+    row: Int[Array, "S p"]
+    taken: Bool[Array, "S p"]
+    step: Int[Array, " n"]
+    slot: Int[Array, " n"]
+    repeated: DistinctSteps | None
+
+
+# What another slot costs, where a state costs one.
+COST_OF_SLOT = 0.1
+
+
+def slots(times: Float[np.ndarray, " n"]) -> Slots:
+    """Group sorted times."""
+    n = len(times)
+    _, first, counts = np.unique(times, return_index=True, return_counts=True)
+    most = int(np.max(counts))
+    sizes = sorted({most, *(1 << k for k in range(most.bit_length()) if 1 << k < most)})
+    cost = [np.sum(-(-counts // p)) * (1.0 + COST_OF_SLOT * p) for p in sizes]
+    p = sizes[int(np.argmin(cost))]
+    within = np.arange(n) - np.repeat(first, counts)
+    states = -(-counts // p)
+    step = np.repeat(np.cumsum(states) - states, counts) + within // p
+    slot, S = within % p, int(np.sum(states))
+    row, taken = np.zeros((S, p), np.int32), np.zeros((S, p), bool)
+    row[step, slot], taken[step, slot] = np.arange(n), True
+    time = times[row[:, 0]]
+    return Slots(time, row, taken, step.astype(np.int32), slot.astype(np.int32), distinct_steps(time))
+
+
 # The places of sorted rows in what was given; a slice of all where that was sorted.
 Order = np.ndarray | slice
 
@@ -140,15 +206,24 @@ class Series(NamedTuple):
     observed: Bool[Array, " n"]
     covariates: dict[str, Float[Array, " n"]]
     repeated: DistinctSteps | None = None
+    space: Float[Array, "n D"] | None = None
+    slots: Slots | None = None
 
 
 def series(
-    t: Any, y: Any, clock: Clock, covariates: dict[str, Any] | None = None, find_repeated: bool = True
+    t: Any,
+    y: Any,
+    clock: Clock,
+    covariates: dict[str, Any] | None = None,
+    find_repeated: bool = True,
+    in_space: bool = False,
 ) -> tuple[Series, Order]:
     """Check, sort and mask. Returns the series and `order`: it holds the rows [order] of the input.
 
-    `find_repeated` looks for time steps that repeat, which a chain on the data's own times makes use of.
+    `find_repeated` looks for time steps that repeat, which a chain on the data's own times makes use of. `in_space`
+    says that `t` holds coordinates besides the time.
     """
+    t, places = columns(t, in_space)
     times = clock.numbers(t)
     values = floats(y, "y")
     if values.ndim != 1:
@@ -169,6 +244,9 @@ def series(
         # A stand-in that every likelihood accepts, because it was observed: nothing is computed from an invalid value.
         values = np.where(observed, values, values[np.argmax(observed)])
     times = times[order]
+    if places is not None:
+        grouped = slots(times) if find_repeated else None
+        return Series(times, values[order], observed[order], extra, None, places[order], grouped), order
     repeated = distinct_steps(times) if find_repeated else None
     return Series(times, values[order], observed[order], extra, repeated), order
 

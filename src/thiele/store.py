@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from thiele import inducing, kernels, likelihoods, mean, model, priors, quadrature, rules, training
+from thiele import inducing, kernels, likelihoods, mean, model, priors, quadrature, rules, spatial, training
 from thiele.axes import Axis
 from thiele.fit import Fit
 from thiele.inducing import tie
@@ -31,14 +31,14 @@ from thiele.learn import Learnt, Trace
 from thiele.parameters import Mark, Parametric, parameter_fields
 from thiele.precision import double_precision
 from thiele.rules import Site
-from thiele.series import Clock, Series
+from thiele.series import Clock, Series, slots
 from thiele.steps import distinct_steps
 from thiele.training import Report
 
 FORMAT = "thiele fit"
 VERSION = 1
 CONTENTS = "thiele.json"
-ROOMS = (kernels, likelihoods, rules, quadrature, priors, inducing, mean, model)
+ROOMS = (kernels, spatial, likelihoods, rules, quadrature, priors, inducing, mean, model)
 
 
 def _known_classes() -> dict[str, type]:
@@ -81,6 +81,7 @@ def save(fit: Fit, path: str | os.PathLike) -> Path:
             "time": kept("time", data.time),
             "y": kept("y", data.y),
             "observed": kept("observed", data.observed),
+            **({} if data.space is None else {"space": kept("space", data.space)}),
             "covariates": {name: kept(f"covariate-{name}", value) for name, value in data.covariates.items()},
         },
         "order": None if isinstance(fit.order, slice) else kept("order", fit.order),
@@ -233,16 +234,20 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def _restored(contents: dict[str, Any], arrays: dict[str, np.ndarray]) -> Fit:
     found = _thing(contents["model"], arrays)
     held, learnt = contents["data"], contents["learnt"]
-    time = arrays[held["time"]]
+    time, space = arrays[held["time"]], arrays[held["space"]] if "space" in held else None
+    chained = found.inducing is None
     data = Series(
         time,
         arrays[held["y"]],
         arrays[held["observed"]],
         {name: arrays[at] for name, at in held["covariates"].items()},
-        distinct_steps(time) if found.inducing is None else None,
+        distinct_steps(time) if chained and space is None else None,
+        space,
+        slots(time) if chained and space is not None else None,
     )
-    if not len(data.time) == len(data.y) == len(data.observed):
-        raise NotSaved("is damaged: its times, values and marks of what was observed differ in length")
+    rows = {len(data.time), len(data.y), len(data.observed), len(time if space is None else space)}
+    if len(rows) > 1:
+        raise NotSaved("is damaged: its times, places, values and marks of what was observed differ in length")
     sites = contents["sites"]
     sites = None if sites is None else Site(**{name: arrays[at] for name, at in sites.items()})
     sites = jax.tree.map(jax.numpy.asarray, sites)

@@ -86,6 +86,12 @@ def kron(a: Table, b: Table) -> Table:
     return table([[_outer(x, y) for x in arow for y in brow] for arow in a for brow in b])
 
 
+def repeated(a: Table, copies: int) -> Table:
+    """All blocks `copies` times over."""
+    again = lambda e: None if e is None else jnp.tile(e, (copies, *(1,) * (e.ndim - 1)))  # noqa: E731
+    return table([[again(entry) for entry in row] for row in a])
+
+
 def empty(count: int, dim: int, times: Times) -> Table:
     """Zero matrices whose structure is all zero but for one stored entry, which carries the shape."""
     none = jnp.zeros((count, *jnp.shape(times)), jnp.result_type(float))

@@ -23,7 +23,7 @@ from thiele.energies import LOCAL, Visit
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules import CVI
 from thiele.rules.base import AbstractLocalRule, AbstractRule
-from thiele.rules.cavity import Cavity, Marginal, Site, cavity
+from thiele.rules.cavity import Cavity, Left, Marginal, Site, cavity, through_noise
 from thiele.rules.latents import log_expected_power, log_prob
 from thiele.values import Values
 
@@ -38,6 +38,7 @@ class Tile(NamedTuple):
     y: Float[Array, " width *k"]
     mask: Bool[Array, " width"]
     covariates: dict[str, Float[Array, " width"]]
+    space: Float[Array, "width D"] | None = None
 
 
 class Tied(eqx.Module):
@@ -50,6 +51,7 @@ class Tied(eqx.Module):
     y: Float[Array, " n *k"]
     mask: Bool[Array, " n"]
     covariates: dict[str, Float[Array, " n"]]
+    space: Float[Array, "n D"] | None
     segment: Int[Array, "groups tiles"]
     start: Int[Array, "groups tiles"]
     length: Int[Array, "groups tiles"]
@@ -97,7 +99,7 @@ class Tied(eqx.Module):
             return of_datum(rule, model, y, q, left.marginal)
 
         def add(total: tuple[Array, Array], tile: Tile) -> tuple[Array, Array]:
-            projection = chain.project(tile.segment, tile.time)
+            projection = chain.project(tile.segment, tile.time, tile.space)
             found = _each(one, likelihood, tile, projection, *_of_segments(tile, marginals, left))
             found = jnp.where(tile.mask, found, 0.0)
             return total[0] + jnp.sum(found), total[1] + jnp.sum(jnp.abs(found))
@@ -143,13 +145,13 @@ class Tied(eqx.Module):
         def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity, nu: Array) -> Array:
             site = local.propose(model, y, q, left).site
             if local.in_cavity:
-                site = _through_noise(site, nu, local.power)
+                site = through_noise(site, nu, local.power)
             without = cavity(Marginal(q.mean, q.var - nu), site, 1.0).marginal
             return log_expected_power(model, y, without.mean, without.var + nu, 1.0, rule.quadrature)
 
         def group(place: tuple[Array, Array, Array]) -> Array:
             tile = self.tiles(chain, *place)
-            projection = chain.project(tile.segment, tile.time)
+            projection = chain.project(tile.segment, tile.time, tile.space)
             return _each(one, likelihood, tile, projection, *_of_segments(tile, marginals, left), projection.spread())
 
         found = lax.map(group, (self.segment, self.start, self.length))
@@ -167,7 +169,7 @@ class Tied(eqx.Module):
         left = self.left(local, marginals, sites)
 
         def add(total: Array, tile: Tile) -> Array:
-            projection = chain.project(tile.segment, tile.time)
+            projection = chain.project(tile.segment, tile.time, tile.space)
             found = _each(local.propose, likelihood, tile, projection, *_of_segments(tile, marginals, left))
             lost = jnp.einsum("ktll,klt->kt", jnp.maximum(found.site.precision, 0.0), projection.nu)
             return total + 0.5 * jnp.sum(jnp.where(tile.mask, lost, 0.0))
@@ -180,7 +182,7 @@ class Tied(eqx.Module):
         """log p(y | W m) − ½ m′ K⁻¹ m at the mean m of q, where K⁻¹ m = Σ (h − J m) because m maximises p(u) Π t."""
 
         def add(total: Array, tile: Tile) -> Array:
-            projection = chain.project(tile.segment, tile.time)
+            projection = chain.project(tile.segment, tile.time, tile.space)
             at_mean = lambda model, y, q, _: log_prob(model, y, q.mean)  # noqa: E731
             terms = _each(at_mean, likelihood, tile, projection, *_of_segments(tile, marginals))
             return total + jnp.sum(jnp.where(tile.mask, terms, 0.0))
@@ -191,26 +193,26 @@ class Tied(eqx.Module):
 
     # Segment by segment.
 
-    def left(self, rule: AbstractRule, marginals: Marginal, sites: Site) -> Cavity:
+    def left(self, rule: AbstractRule, marginals: Marginal, sites: Site) -> Left:
         """What is left of q(w) without one datum's share of its site."""
         return self.left_of(rule, marginals, sites, self.tied)
 
     @staticmethod
-    def left_of(rule: AbstractRule, marginals: Marginal, sites: Site, tied: Float[Array, " S"]) -> Cavity:
+    def left_of(rule: AbstractRule, marginals: Marginal, sites: Site, tied: Float[Array, " S"]) -> Left:
         """The same for some segments, each with the number of data that share its site."""
         tied = tied.clip(1.0)
         if rule.energy == "power_ep":
             left = jax.vmap(lambda q, site, n: cavity(q, site, rule.power / n))(marginals, sites, tied)
-            return left._replace(tied=tied)
+            return Left(left.marginal, left.proper, tied, jnp.ones_like(tied))
         # Only the variance is asked for, to bound a negative precision: the share of it that one datum explains.
         share = jnp.einsum("sij,sji->s", marginals.var, sites.precision) / tied
         proper = share < 1.0
-        widened = marginals.var / (1.0 - jnp.where(proper, share, 0.0))[:, None, None]
-        return Cavity(marginals._replace(var=widened), proper, tied)
+        return Left(None, proper, tied, 1.0 / (1.0 - jnp.where(proper, share, 0.0)))
 
-    def _site_terms(self, rule: AbstractRule, marginals: Marginal, left: Cavity, sites: Site) -> Float[Array, " S"]:
+    def _site_terms(self, rule: AbstractRule, marginals: Marginal, left: Left, sites: Site) -> Float[Array, " S"]:
         _, of_site = LOCAL[rule.energy]
-        return jax.vmap(lambda *args: of_site(rule, *args))(marginals, left.marginal, sites, self.tied)
+        without = marginals if left.cavity is None else left.cavity
+        return jax.vmap(lambda *args: of_site(rule, *args))(marginals, without, sites, self.tied)
 
     def _over_groups(self, chain: Induced, add: Callable[[Any, Tile], Any], start: Any) -> Any:
         """`add` for all groups of tiles in turn, one group in memory at a time, in derivatives too."""
@@ -230,7 +232,8 @@ class Tied(eqx.Module):
         mask = (place < length[:, None]) & self.mask[index]
         # A place that holds no datum must still lie in its segment.
         time = jnp.where(mask, self.time[index], chain.inside(segment)[:, None])
-        return Tile(segment, time, self.y[index], mask, {name: x[index] for name, x in self.covariates.items()})
+        extra = {name: x[index] for name, x in self.covariates.items()}
+        return Tile(segment, time, self.y[index], mask, extra, None if self.space is None else self.space[index])
 
 
 def tile_sums(
@@ -239,7 +242,7 @@ def tile_sums(
     chain: Induced,
     tile: Tile,
     q: Marginal,
-    left: Cavity,
+    left: Left,
     old: Site,
 ) -> tuple[Float[Array, "tiles width"], Site, Int[Array, ""]]:
     """Each datum's term of the energy, what the data of each tile add to its site, and how many had to be repaired.
@@ -247,7 +250,7 @@ def tile_sums(
     `q`, `left` and `old` are those of the tiles' segments.
     """
     of_datum, _ = LOCAL[rule.energy]
-    projection = chain.project(tile.segment, tile.time)
+    projection = chain.project(tile.segment, tile.time, tile.space)
 
     def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> tuple[Array, Any]:
         return of_datum(rule, model, y, q, left.marginal), rule.propose(model, y, q, left)
@@ -255,7 +258,7 @@ def tile_sums(
     terms, (wanted, repaired, usable) = _each(one, likelihood, tile, projection, q, left)
     shift, precision = wanted
     if rule.in_cavity:
-        shift, precision = _through_noise(wanted, projection.spread(), rule.power)
+        shift, precision = through_noise(wanted, projection.spread(), rule.power)
     used = tile.mask & usable
     shift = jnp.where(used[..., None], shift, 0.0)
     precision = jnp.where(used[..., None, None], precision, 0.0)
@@ -274,32 +277,27 @@ def _of_segments(tile: Tile, *along: Any) -> Any:
     return jax.tree.map(lambda x: x[tile.segment], along)
 
 
-def _through_noise(site: Site, nu: Float[Array, "*data L L"], power: float) -> Site:
-    """∫ N(f; W w, ν) t(f)^α df to the power 1/α: a site on f as one on W w, (I + α Λ ν)⁻¹ times its parameters."""
-    size = nu.shape[-1]
-    widened = jnp.eye(size, dtype=nu.dtype) + power * site.precision @ nu
-    if size == 1:
-        return Site(site.shift / widened[..., 0], site.precision / widened)
-    precision = jnp.linalg.solve(widened, site.precision)
-    shift = jnp.linalg.solve(widened, site.shift[..., None])[..., 0]
-    return Site(shift, 0.5 * (precision + jnp.swapaxes(precision, -1, -2)))
-
-
 def _each(
     function: Callable[..., Any],
     likelihood: AbstractLikelihood,
     tile: Tile,
     projection: Projection,
     q: Marginal,
-    left: Cavity | None = None,
+    left: Left | None = None,
     *along: Any,
 ) -> Any:
     """`function(likelihood, y, q, left, *along)` at every datum of a group of tiles; `q` and `left` are by tile."""
+    seen, without = projection.marginals(q), None
     if left is not None:
         proper, tied = (jnp.broadcast_to(jnp.asarray(x)[:, None], tile.mask.shape) for x in (left.proper, left.tied))
-        left = Cavity(projection.marginals(left.marginal), proper, tied)
+        if left.cavity is None:
+            nu = projection.spread()
+            known = Marginal(seen.mean, left.widening[:, None, None, None] * (seen.var - nu) + nu)
+        else:
+            known = projection.marginals(left.cavity)
+        without = Cavity(known, proper, tied)
 
     def one(y: Array, covariates: dict[str, Array], q: Marginal, left: Cavity | None, *along: Any) -> Any:
         return function(likelihood.at(**covariates), y, q, left, *along)
 
-    return jax.vmap(jax.vmap(one))(tile.y, tile.covariates, projection.marginals(q), left, *along)
+    return jax.vmap(jax.vmap(one))(tile.y, tile.covariates, seen, without, *along)

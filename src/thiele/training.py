@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from thiele import approximate, exact
 from thiele.approximate import setting
 from thiele.chain import posterior
-from thiele.likelihoods import Gaussian
+from thiele.likelihoods import has_gaussian_noise as gaussian_noise
 from thiele.parameters import constrain, log_prior
 from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import scalar_in_double
@@ -27,13 +27,13 @@ from thiele.tied import Tied
 
 
 def is_exact(model: Any) -> bool:
-    """Whether the posterior is Gaussian without approximation."""
-    return has_gaussian_noise(model) and model.inducing is None
+    """Whether the posterior is Gaussian without approximation. In space it may be, but goes by way of sites."""
+    return has_gaussian_noise(model) and model.inducing is None and not model.kernel.in_space
 
 
 def has_gaussian_noise(model: Any) -> bool:
     """Whether y is f plus Gaussian noise, so that f is on the scale of y."""
-    return isinstance(model.likelihood, Gaussian)
+    return gaussian_noise(model.likelihood)
 
 
 class Report(NamedTuple):

@@ -5,7 +5,8 @@ L L' = K(z, z):
 
     f(x) = W w + N(0, ν),    W = k(x, z) L'⁻¹,    ν = k(x, x) − W W'.
 
-It costs O(M³) and a pass over the data of O(N M²), and knows nothing of derivatives. Methods are those of `Bridges`.
+It costs O(M³) and a pass over the data of O(N M²), and knows nothing of derivatives. In space the values are those at
+all pairs of an inducing time and an inducing point. Methods are those of `Bridges`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from thiele.bridges import Projection
-from thiele.kernels import AbstractKernel
+from thiele.kernels import AbstractKernel, SpaceTime
 from thiele.rules.cavity import Marginal, Site
 
 # Relative to the prior variance, on the diagonal of K: a smooth kernel makes it singular to rounding.
@@ -25,10 +26,13 @@ JITTER = 1e-10
 
 
 class Values(NamedTuple):
-    """Inducing values at times z of every latent function, with the roots of their covariances."""
+    """Inducing values at times z, or at `inputs` (t, r) that these make with places, of every latent function, with the
+    roots of their covariances.
+    """
 
     kernel: AbstractKernel
     z: Float[Array, " M"]
+    inputs: Float[Array, "M *dims"]
     L: Float[Array, "latents M M"]
 
     @property
@@ -49,12 +53,20 @@ class Values(NamedTuple):
         """Some time."""
         return jnp.broadcast_to(self.z[0], segment.shape)
 
-    def project(self, segment: Int[Array, " tiles"], x: Float[Array, "tiles width"]) -> Projection:
-        """W and ν at times `x`."""
+    def project(
+        self,
+        segment: Int[Array, " tiles"],
+        x: Float[Array, "tiles width"],
+        space: Float[Array, "tiles width D"] | None = None,
+    ) -> Projection:
+        """W and ν at times `x`, and at places `space` for a kernel there."""
         latents = self.L.shape[0]
-        cross = _by_latent(self.kernel, x.reshape(-1)[:, None], self.z[None, :])
+        at = x.reshape(-1)
+        if space is not None:
+            at = jnp.concatenate([at[:, None], space.reshape(at.shape[0], -1)], axis=1)
+        cross = _by_latent(self.kernel, at[:, None], self.inputs[None])
         rows = jax.vmap(lambda L, k: jax.scipy.linalg.solve_triangular(L, k.T, lower=True))(self.L, cross)
-        prior = _by_latent(self.kernel, x.reshape(-1), x.reshape(-1))
+        prior = _by_latent(self.kernel, at, at)
         nu = jnp.maximum(prior - jnp.sum(rows**2, axis=1), 0.0)
         apart = jnp.einsum("lmn,lk->nlkm", rows, jnp.eye(latents, dtype=rows.dtype))
         W = apart.reshape(*x.shape, latents, self.dim)
@@ -77,8 +89,12 @@ class Values(NamedTuple):
         return jax.scipy.linalg.solve_triangular(root.T, half[:, None] + noise, lower=False).T[:, None]
 
     def whitened(self, states: Float[Array, "count d M"]) -> Float[Array, "count 1 dim"]:
-        """w = L⁻¹ u from the states of the same process: u = H x."""
+        """w = L⁻¹ u from the states of the same process: u = H x, mixed in space."""
         u = jnp.einsum("li,cim->lmc", jnp.asarray(self.kernel.sde().H), states)
+        if self.kernel.in_space:
+            emission = self.kernel.emissions(self.inputs[:, 0], self.inputs[:, 1:])[0]
+            w = emission.w.reshape(self.z.shape[0], -1, u.shape[0])
+            u = jnp.einsum("mpg,gmc->mpc", w, u).reshape(1, self.dim, -1)
         w = jax.vmap(lambda L, u: jax.scipy.linalg.solve_triangular(L, u, lower=True))(self.L, u)
         return w.reshape(self.dim, -1).T[:, None]
 
@@ -88,16 +104,23 @@ class Values(NamedTuple):
 
 
 def values(kernel: AbstractKernel, z: Float[Array, " M"]) -> Values:
-    """Inducing values at sorted times."""
-    K = _by_latent(kernel, z[:, None], z[None, :])
+    """Inducing values at sorted times, and in space at each of the kernel's inducing points."""
+    inputs = z
+    if kernel.in_space:
+        if not isinstance(kernel, SpaceTime):
+            raise ValueError(f'inducing of="values" in space takes one SpaceTime kernel, got {type(kernel).__name__}')
+        points = kernel.points()
+        both = jnp.repeat(z, points.shape[0])[:, None], jnp.tile(points, (z.shape[0], 1))
+        inputs = jnp.concatenate(both, axis=1)
+    K = _by_latent(kernel, inputs[:, None], inputs[None])
     scale = jnp.max(jnp.diagonal(K, axis1=1, axis2=2), axis=1)
-    return Values(
-        kernel, z, jnp.linalg.cholesky(K + JITTER * scale[:, None, None] * jnp.eye(z.shape[0], dtype=z.dtype))
-    )
+    jittered = K + JITTER * scale[:, None, None] * jnp.eye(inputs.shape[0], dtype=z.dtype)
+    return Values(kernel, z, inputs, jnp.linalg.cholesky(jittered))
 
 
 def _by_latent(kernel: AbstractKernel, t: Array, s: Array) -> Float[Array, "latents *times"]:
-    return jnp.reshape(kernel(t, s), (kernel.latents, *jnp.broadcast_shapes(t.shape, s.shape)))
+    shape = jnp.broadcast_shapes(t.shape, s.shape)
+    return jnp.reshape(kernel(t, s), (kernel.latents, *(shape[:-1] if kernel.in_space else shape)))
 
 
 def _log_normaliser(root: Array, half: Array) -> Float[Array, ""]:

@@ -24,12 +24,14 @@ from thiele.tables import as_array
 
 
 class Weights(NamedTuple):
-    """f = W (u, e) + N(0, ν). Each entry of (u, e) bears on one latent function: `w` holds the one nonzero of its
-    column of W.
+    """g = W (u, e) + N(0, ν) for the functions of time g. Each entry of (u, e) bears on one of them: `state` and
+    `noise` hold the one nonzero of its column of W, for each output of the SDE and each of its blocks. Copies are
+    alike: these are the weights of one copy.
     """
 
-    w: Float[Array, "tiles 2d width"]
-    nu: Float[Array, "tiles latents width"]
+    state: tuple[tuple[Float[Array, "tiles size width"], ...], ...]
+    noise: tuple[tuple[Float[Array, "tiles size width"], ...], ...]
+    nu: Float[Array, "tiles outputs width"]
 
 
 def weights(
@@ -41,20 +43,22 @@ def weights(
     # Where a neighbour is missing, the step to it has length zero, to be finite in both branches.
     start = jnp.where(first, x, z[jnp.maximum(segment - 1, 0)][:, None])
     end = jnp.where(last, x, z[jnp.minimum(segment, M - 1)][:, None])
-    ahead = sde.transition(start, x - start)
-    back = sde.transition(x, end - x)
-    prior = sde.covariance(x)
+    once = sde.once()
+    ahead = once.transition(start, x - start)
+    back = once.transition(x, end - x)
+    prior = once.covariance(x)
     of_state, of_noise, spread = [], [], []
-    for i, block in enumerate(sde.blocks):
+    for i, block in enumerate(once.blocks):
         (A, Q), (A_back, _), seen = ahead[i], back[i], block.observed
         q = [jnp.where(first, _entry(P, x), _entry(N, x)) for P, N in zip(prior[i][seen], Q[seen], strict=True)]
         c = [_dot(row, q) for row in A_back]
-        k = forward_substitution(as_array(L[i])[..., segment, None], [jnp.where(last, 0.0, entry) for entry in c])
-        of_state.append([jnp.where(first, 0.0, _entry(entry, x)) for entry in A[seen]])
-        of_noise.append(k)
+        root = as_array(L[i])[: block.count][..., segment, None]
+        k = forward_substitution(root, [jnp.where(last, 0.0, entry) for entry in c])
+        of_state.append(_rows([jnp.where(first, 0.0, _entry(entry, x)) for entry in A[seen]], x))
+        of_noise.append(_rows(k, x))
         spread.append(jnp.maximum(jnp.sum(q[seen] - sum(entry**2 for entry in k), axis=0), 0.0))
-    w = jnp.concatenate([_rows(entries, x) for entries in (*of_state, *of_noise)], axis=1)
-    return Weights(w, _by_latent(sde, spread))
+    state, noise, nu = (_by_output(once, entries) for entries in (of_state, of_noise, spread))
+    return Weights(state, noise, jnp.stack([sum(blocks) for blocks in nu], axis=1))
 
 
 def _entry(entry: Array | None, x: Array) -> Array:
@@ -82,9 +86,10 @@ def _rows(entries: list[Array], x: Array) -> Float[Array, "tiles rows width"]:
     return jnp.moveaxis(stacked.reshape(count * len(entries), *x.shape), 0, 1)
 
 
-def _by_latent(sde: SDE, spread: list[Array]) -> Float[Array, "tiles latents width"]:
+def _by_output(sde: SDE, along: list[Array]) -> tuple[tuple[Array, ...], ...]:
+    """What belongs to each block, grouped by output."""
     found, start = [], 0
-    for blocks in sde.outputs:
-        found.append(sum(spread[start : start + len(blocks)]))
-        start += len(blocks)
-    return jnp.stack(found, axis=1)
+    for output in sde.outputs:
+        found.append(tuple(along[start : start + len(output.blocks)]))
+        start += len(output.blocks)
+    return tuple(found)

@@ -92,6 +92,11 @@ CASES = {
     "blocks, no shift": Case(blocks=(2, 1), shift=False),
     "two outputs, no centre, no offset": Case(n=5, blocks=(1, 1), outputs=2, centre=False, offset=False),
     "information on the state": Case(n=5, outputs=None),
+    "inducing states": Case(n=5, outputs=None, centre=False),
+    "inducing states, some without data": Case(n=5, outputs=None, centre=False, but=without_information(0, 3, 4)),
+    "inducing states, sharp": Case(n=5, outputs=None, centre=False, but=sharp(1e3)),
+    "inducing states, singular start": Case(n=5, outputs=None, centre=False, but=singular_start(1.0)),
+    "one inducing state": Case(n=1, outputs=None, centre=False),
     "large state": Case(n=5, blocks=(4, 5)),
     "large state, three outputs": Case(n=3, blocks=(9,), outputs=3),
     "one state": Case(n=1),
@@ -102,6 +107,11 @@ LANES = {
     "blocks, no shift": (3,),
     "two outputs, no centre, no offset": (2,),
     "information on the state": (2,),
+    "inducing states": (1, 2),
+    "inducing states, some without data": (1, 2),
+    "inducing states, sharp": (1, 2),
+    "inducing states, singular start": (1, 2),
+    "one inducing state": (1,),
     "large state": (1,),
     "large state, three outputs": (2,),
     "one state": (1,),
@@ -111,3 +121,4 @@ SCHEDULES = [(name, lanes, "covariance") for name in CASES for lanes in LANES.ge
 SCHEDULES += [(name, 1, "square_root") for name in CASES]
 # The square-root form treats these as it treats the others, and takes long to compile for each shape.
 SLOW = {"two outputs, no centre, no offset", "information on the state", "large state", "two states"}
+SLOW |= {name for name in CASES if "inducing" in name}

@@ -10,7 +10,7 @@ from tests.rules.registry import RULES
 from thiele import likelihoods as th
 from thiele.rules import CVI, EKS, PL, Laplace, Marginal, PowerEP, Site
 from thiele.rules.base import gradient_matched, semidefinite
-from thiele.rules.cavity import cavity
+from thiele.rules.cavity import cavity, combined
 
 Q = Marginal(np.array([0.4]), np.array([[0.6]]))
 SITE = Site(np.array([0.5]), np.array([[0.7]]))
@@ -87,6 +87,21 @@ def test_putting_a_site_back_into_its_cavity_restores_q():
     np.testing.assert_allclose(restored, var, rtol=1e-9)
     np.testing.assert_allclose(restored @ (np.linalg.solve(left, mean) + 0.8 * site.shift), q.mean, rtol=1e-9)
     assert proper
+
+
+@pytest.mark.parametrize("power", [0.7, -0.2])
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_site_put_in_or_taken_out_has_the_derivatives_of_the_plain_formula(size, power):
+    def plain(var, precision, power):
+        spread = jnp.eye(size) + power * var @ precision
+        return jnp.linalg.solve(spread, var), jnp.linalg.slogdet(spread)[1]
+
+    # Directions that keep symmetric what is symmetric.
+    rng = np.random.default_rng(4)
+    at, along = ([jnp.asarray(x @ x.T) for x in rng.standard_normal((2, size, size))] for _ in range(2))
+    at, along = (*at, jnp.asarray(power)), (*along, jnp.asarray(0.6))
+    for a, b in zip(*(jax.tree.leaves(jax.jvp(f, at, along)) for f in (combined, plain)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
 def test_a_cavity_that_would_have_no_variance_is_refused_and_the_site_kept():

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array
 
 from thiele.chain import lanes_of_scalars, matrices
-from thiele.chain.recursions import Backward, Filter, Gain, Map, Step, backward, forward, gain
+from thiele.chain.recursions import Backward, Filter, Gain, Map, Step, backward, forward, gain, spread_of_output
 from thiele.chain.types import Chain, Information, Move, Moves, Tabulated
 
 # Written out entry by entry, a step of a larger state takes long to compile and spills out of the cache.
@@ -80,6 +80,7 @@ class Pieces(NamedTuple):
     precision: Array
     shift: Array | None
     centre: Array | None
+    mix: Array | None
 
 
 class Ends(NamedTuple):
@@ -122,6 +123,7 @@ class Problem(NamedTuple):
             Lam=alg.fold(alg.unpack(piece.precision)),
             h=column(piece.shift),
             c=column(piece.centre),
+            mix=None if piece.mix is None else alg.unpack(piece.mix),
         )
 
     def _prepare(self, inputs: Any) -> Any:
@@ -137,9 +139,11 @@ class Problem(NamedTuple):
     def filter_from(self, m: Array, P: Array) -> Filter:
         """The carry of a forward pass that starts at N(m, P), (d, lanes) and (d, d, lanes)."""
         alg = self.layout.algebra
-        p = jnp.einsum("ij...,lj->il...", P, jnp.asarray(self.H, self.dtype))
         log = jnp.zeros(m.shape[-1], self.dtype)
-        return Filter(alg.unpack(m[:, None]), alg.fold(alg.unpack(P)), alg.unpack(p), log)
+        p = None
+        if self.pieces.mix is None:
+            p = alg.unpack(jnp.einsum("ij...,lj->il...", P, jnp.asarray(self.H, self.dtype)))
+        return Filter(alg.unpack(m[:, None]), alg.fold(alg.unpack(P)), p, log)
 
 
 def lay_out(chain: Chain, info: Information, layout: Layout) -> Problem:
@@ -148,7 +152,8 @@ def lay_out(chain: Chain, info: Information, layout: Layout) -> Problem:
     H = np.eye(d) if info.H is None else info.H
     split = lambda x: None if x is None else layout.split(x)  # noqa: E731
     pieces = Pieces(
-        jax.tree.map(layout.split, chain.inputs), split(info.precision), split(info.shift), split(info.centre)
+        jax.tree.map(layout.split, chain.inputs),
+        *(split(x) for x in (info.precision, info.shift, info.centre, info.mix)),
     )
     return Problem(chain.moves, layout, H, d, chain.mean.dtype, pieces)
 
@@ -275,9 +280,11 @@ def sweep(chain: Chain, problem: Problem, ends: Ends, emit: Emit) -> Swept:
     def visit_chunk(after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Any, Any, Filter]:
         steps = problem.chunk(piece)
         last, before = alg.walk(keep, head, steps)
+        before = before._replace(P=alg.unfold(before.P))
+        before = before._replace(p=alg.each(lambda s, b: spread_of_output(alg, H, s, b))(steps, before))
         found = alg.each(lambda s, m, p: gain(alg, H, s, m, p))(steps, before.m, before.p)
         after, afters = alg.walk(back, after, (steps, before.p, found), reverse=True)
-        visit = Visit(steps, before._replace(P=alg.unfold(before.P)), found, afters._replace(N=alg.unfold(afters.N)))
+        visit = Visit(steps, before, found, afters._replace(N=alg.unfold(afters.N)))
         return after, *emit(piece, visit), last
 
     start = problem.filter_from(ends.m, ends.P)

@@ -77,10 +77,10 @@ def dense(X: Matrix) -> Array:
     d = sum(stack.shape[0] * stack.shape[1] for stack in stacks)
     out, start = jnp.zeros((d, d, *stacks[0].shape[3:]), stacks[0].dtype), 0
     for stack in stacks:
-        for block in stack:
-            rows = slice(start, start + block.shape[0])
-            out = out.at[rows, rows].set(block)
-            start += block.shape[0]
+        g, b = stack.shape[:2]
+        places = start + np.arange(g * b).reshape(g, b)
+        out = out.at[places[:, :, None], places[:, None, :]].set(stack)
+        start += g * b
     return out
 
 
@@ -122,8 +122,8 @@ def pack_blocks(X: Array, like: Blocks) -> Blocks:
     out, start = [], 0
     for stack in like:
         g, b = size(stack)
-        where = [slice(start + k * b, start + (k + 1) * b) for k in range(g)]
-        blocks = jnp.stack([X[rows, rows] for rows in where])
+        places = start + np.arange(g * b).reshape(g, b)
+        blocks = X[places[:, :, None], places[:, None, :]]
         if isinstance(stack, tuple):
             rows = enumerate(stack)
             out.append(table([[None if e is None else blocks[:, i, j] for j, e in enumerate(row)] for i, row in rows]))

@@ -84,7 +84,7 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
     """log Z with its gradient, by one forward and one backward recursion."""
     problem = lay_out(chain, info, layout)
     alg, H, d, n = layout.algebra, problem.emission(), problem.d, info.precision.shape[-1]
-    outputs, batch = problem.H.shape[0], (layout.steps, layout.lanes)
+    outputs, batch = info.precision.shape[0], (layout.steps, layout.lanes)
 
     def at_one_step(visit: Visit) -> tuple[Any, ...]:
         step, (m, P, p, _), (M, xi, _), (r, N) = visit
@@ -93,13 +93,19 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
         D = alg.sub(alg.mul(r, alg.transpose(r)), N)
         by_A = alg.add(alg.mul(r, alg.transpose(filtered)), alg.mul(D, alg.mul(step.A, spread)))
         by_Q = alg.scale(0.5, D)
-        f, V = smoothed_output(alg, H, step, visit.before, visit.gain, visit.after)
+        f, V, g, cross = smoothed_output(alg, H, step, visit.before, visit.gain, visit.after)
         away = f if step.c is None else alg.sub(f, step.c)
         by_Lam = alg.scale(-0.5, alg.add(alg.mul(away, alg.transpose(away)), V))
-        return by_A, by_Q, r, f, by_Lam, alg.mul(alg.unfold(step.Lam), away)
+        by_c = alg.mul(alg.unfold(step.Lam), away)
+        if step.mix is None:
+            return by_A, by_Q, r, f, by_Lam, by_c, None
+        # E (h − Λ (f − c)) gᵀ: of the slope of the log density in f, times what is mixed.
+        slope = alg.scale(-1.0, by_c) if step.h is None else alg.sub(step.h, by_c)
+        pulled = alg.mul(alg.unfold(step.Lam), alg.transpose(cross))
+        return by_A, by_Q, r, f, by_Lam, by_c, alg.sub(alg.mul(slope, alg.transpose(g)), pulled)
 
     def emit(piece: Pieces, visit: Visit) -> tuple[Any, Any]:
-        by_A, by_Q, r, f, by_Lam, by_c = alg.each(at_one_step)(visit)
+        by_A, by_Q, r, f, by_Lam, by_c, by_mix = alg.each(at_one_step)(visit)
         move, pull = jax.vjp(lambda moves, x: moves(moves.prepare(x)), chain.moves, piece.inputs)
         slope = Move(
             A=alg.pack_blocks(by_A, move.A),
@@ -112,11 +118,12 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
             alg.pack(by_Lam, (outputs, outputs), batch),
             None if info.shift is None else alg.pack(f, (outputs, 1), batch)[:, 0],
             None if info.centre is None else alg.pack(by_c, (outputs, 1), batch)[:, 0],
+            None if info.mix is None else alg.pack(by_mix, info.mix.shape[:2], batch),
         )
         return along, by_moves
 
     swept = sweep(chain, problem, find_ends(chain, problem), emit)
-    by_inputs, by_Lam, by_h, by_c = swept.results
+    by_inputs, by_Lam, by_h, by_c, by_mix = swept.results
     r0, N0 = swept.first.r[:, 0], swept.first.N[:, :, 0]
     by_cov = pack_blocks(0.5 * (jnp.outer(r0, r0) - N0), chain.cov)
     join = lambda x: None if x is None else layout.join(x, n)  # noqa: E731
@@ -124,5 +131,5 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
         value=swept.log,
         by_chain=Chain(r0, by_cov, swept.totals, ()),
         by_inputs=jax.tree.map(lambda g, x: layout.join(g, x.shape[-1]), by_inputs, chain.inputs) if inputs else None,
-        by_info=Information(join(by_Lam), join(by_h), join(by_c)),
+        by_info=Information(join(by_Lam), join(by_h), join(by_c), mix=join(by_mix)),
     )

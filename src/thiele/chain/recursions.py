@@ -7,6 +7,8 @@ information (Λ, h, c) on f = H x, write G = H P Hᵀ, v = c − H m, B = (I + �
     log of the factor: −½ log det(I + Λ G) − ½ vᵀ M v + hᵀ (H m + G Λ-terms)
 
 Nothing is inverted but I + Λ G, so Q = 0, P = 0 and Λ = 0 are ordinary values.
+
+Where the information is on mixtures f = B g of the outputs g = H x, with a B of each state's own, H above is B H.
 """
 
 from __future__ import annotations
@@ -28,11 +30,13 @@ class Step(NamedTuple):
     Lam: Matrix
     h: Matrix | None
     c: Matrix | None
+    mix: Matrix | None = None
 
 
 class Filter(NamedTuple):
     """The prediction N(m, P) of a state from all before it. `p` = P Hᵀ is carried, not recomputed: the compiler would
-    otherwise write its sum into every entry of the next covariance.
+    otherwise write its sum into every entry of the next covariance. With mixing it depends on the state, and is None
+    while it is carried.
     """
 
     m: Matrix
@@ -69,8 +73,19 @@ class Backward(NamedTuple):
     N: Matrix
 
 
+def emission(alg: ModuleType, H: Matrix, step: Step) -> Matrix:
+    """H as the information at one state sees it: mixed, where it is on mixtures."""
+    return H if step.mix is None else alg.mul(step.mix, H)
+
+
+def spread_of_output(alg: ModuleType, H: Matrix, step: Step, state: Filter) -> Matrix:
+    """P Hᵀ."""
+    return state.p if step.mix is None else alg.mul(state.P, alg.transpose(emission(alg, H, step)))
+
+
 def gain(alg: ModuleType, H: Matrix, step: Step, m: Matrix, p: Matrix) -> Gain:
     """M, ξ and the log factor of one state's information."""
+    H = emission(alg, H, step)
     G = alg.symmetric(alg.mul(H, p))
     mu = alg.mul(H, m)
     M, Bh, log_det = alg.resolve(alg.unfold(step.Lam), G, step.h)
@@ -86,18 +101,20 @@ def gain(alg: ModuleType, H: Matrix, step: Step, m: Matrix, p: Matrix) -> Gain:
 
 def forward(alg: ModuleType, H: Matrix, state: Filter, start: Map | None, step: Step) -> tuple[Filter, Map | None]:
     """Absorb a state's information, then predict the next state."""
-    M, xi, log = gain(alg, H, step, state.m, state.p)
-    Ap = alg.mul(step.A, state.p)
+    p = spread_of_output(alg, H, step, state)
+    M, xi, log = gain(alg, H, step, state.m, p)
+    Ap = alg.mul(step.A, p)
     ApM = alg.mul(Ap, M)
     m = alg.add(alg.mul(step.A, state.m), alg.mul(Ap, xi))
     if step.b is not None:
         m = alg.add(m, step.b)
     P = alg.add(alg.sub(alg.congruence(step.A, state.P), alg.congruence(Ap, M)), alg.unfold(step.Q))
-    moved = Filter(m, P, alg.mul(P, alg.transpose(H)), state.log + log)
+    moved = Filter(m, P, alg.mul(P, alg.transpose(H)) if step.mix is None else None, state.log + log)
     if start is None:
         return moved, None
-    ft = alg.transpose(start.f)
-    Phi = alg.sub(alg.mul(step.A, start.Phi), alg.mul(ApM, start.f))
+    f = start.f if step.mix is None else alg.mul(step.mix, start.f)
+    ft = alg.transpose(f)
+    Phi = alg.sub(alg.mul(step.A, start.Phi), alg.mul(ApM, f))
     return moved, Map(
         Phi=Phi,
         f=alg.mul(H, Phi),
@@ -111,6 +128,7 @@ def backward(alg: ModuleType, H: Matrix, after: Backward, step: Step, p: Matrix,
 
     With closed-loop E = I − Hᵀ M pᵀ: r = Hᵀ ξ + E Aᵀ r',  N = Hᵀ M H + E Aᵀ N' A Eᵀ.
     """
+    H = emission(alg, H, step)
     At = alg.transpose(step.A)
     Ht = alg.transpose(H)
     r = alg.mul(At, after.r)
@@ -125,14 +143,29 @@ def backward(alg: ModuleType, H: Matrix, after: Backward, step: Step, p: Matrix,
     return Backward(alg.add(r, alg.mul(Ht, xi)), alg.symmetric(N))
 
 
-def smoothed_output(
-    alg: ModuleType, H: Matrix, step: Step, before: Filter, gain: Gain, after: Backward
-) -> tuple[Matrix, Matrix]:
-    """Mean and covariance of f = H x given everything: (r, N) carried back over the move, onto the filtered state."""
-    filtered = alg.add(before.m, alg.mul(before.p, gain.xi))
+class Smoothed(NamedTuple):
+    """f = H x given everything, N(f, V); with mixing also the mean g of what is mixed, and Cov(g, f)."""
+
+    f: Matrix
+    V: Matrix
+    g: Matrix | None = None
+    cross: Matrix | None = None
+
+
+def smoothed_output(alg: ModuleType, H: Matrix, step: Step, before: Filter, gain: Gain, after: Backward) -> Smoothed:
+    """The output at one state: (r, N) carried back over the move, onto the filtered state."""
     pt = alg.transpose(before.p)
-    Hspread = alg.sub(pt, alg.mul(alg.mul(alg.mul(H, before.p), gain.M), pt))
+    filtered = alg.add(before.m, alg.mul(before.p, gain.xi))
+    # Cov(g, x) as filtered, then over the move to the next state.
+    HP = pt if step.mix is None else alg.mul(H, before.P)
+    Hspread = alg.sub(HP, alg.mul(alg.mul(alg.mul(H, before.p), gain.M), pt))
     carried = alg.mul(Hspread, alg.transpose(step.A))
-    f = alg.add(alg.mul(H, filtered), alg.mul(carried, after.r))
-    V = alg.sub(alg.mul(Hspread, alg.transpose(H)), alg.congruence(carried, after.N))
-    return f, alg.symmetric(V)
+    g = alg.add(alg.mul(H, filtered), alg.mul(carried, after.r))
+    if step.mix is None:
+        V = alg.sub(alg.mul(Hspread, alg.transpose(H)), alg.congruence(carried, after.N))
+        return Smoothed(g, alg.symmetric(V))
+    of_f = alg.mul(step.mix, Hspread)
+    ahead = alg.mul(alg.mul(step.mix, carried), after.N)
+    cross = alg.sub(alg.mul(of_f, alg.transpose(H)), alg.mul(ahead, alg.transpose(carried)))
+    V = alg.mul(cross, alg.transpose(step.mix))
+    return Smoothed(alg.mul(step.mix, g), alg.symmetric(V), g, alg.transpose(cross))

@@ -61,6 +61,7 @@ def sample(
     of_prior, of_sites = jax.random.split(key)
     prior = sample_prior(chain, of_prior, count)
     f = prior if info.H is None else jnp.einsum("li,sin->sln", jnp.asarray(info.H, prior.dtype), prior)
+    f = f if info.mix is None else jnp.einsum("lgn,sgn->sln", info.mix, f)
     root = semidefinite_root(info.precision[None])[0]
     e = jnp.einsum("lmn,smn->sln", root, jax.random.normal(of_sites, f.shape, f.dtype))
     centre = -f if info.centre is None else info.centre - f
@@ -68,7 +69,7 @@ def sample(
     centred = chain._replace(mean=jnp.zeros_like(chain.mean), moves=_Centred(chain.moves))
 
     def correction(shift: Float[Array, "l n"], centre: Float[Array, "l n"]) -> Float[Array, "d n"]:
-        found, _ = posterior(centred, Information(info.precision, shift, centre, info.H), lanes, form)
+        found, _ = posterior(centred, Information(info.precision, shift, centre, info.H, info.mix), lanes, form)
         return marginals_of(found, centred).mean
 
     return prior + jax.vmap(correction)(shift, centre).astype(prior.dtype)

@@ -40,10 +40,14 @@ def posterior(chain: Chain, info: Information, lanes: int | None = None) -> tupl
 
 
 class Outputs(NamedTuple):
-    """Marginals N(mean_i, var_i) of f_i = H x_i given all information."""
+    """Marginals N(mean_i, var_i) of f_i = H x_i given all information; where f_i = mix_i g_i, the mean of g_i and
+    Cov(g_i, f_i) too.
+    """
 
     mean: Float[Array, "l n"]
     var: Float[Array, "l l n"]
+    mixed: Float[Array, "g n"] | None = None
+    cross: Float[Array, "g l n"] | None = None
 
 
 def outputs(chain: Chain, info: Information, lanes: int | None = None) -> tuple[Outputs, Float[Array, ""]]:
@@ -54,8 +58,12 @@ def outputs(chain: Chain, info: Information, lanes: int | None = None) -> tuple[
     alg, H, batch = layout.algebra, problem.emission(), (layout.steps, layout.lanes)
 
     def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
-        f, V = alg.each(lambda v: smoothed_output(alg, H, v.step, v.before, v.gain, v.after))(visit)
-        return (alg.pack(f, (count, 1), batch)[:, 0], alg.pack(V, (count, count), batch)), ()
+        f, V, g, cross = alg.each(lambda v: smoothed_output(alg, H, v.step, v.before, v.gain, v.after))(visit)
+        found = (alg.pack(f, (count, 1), batch)[:, 0], alg.pack(V, (count, count), batch))
+        if info.mix is None:
+            return found, ()
+        of = info.mix.shape[1]
+        return (*found, alg.pack(g, (of, 1), batch)[:, 0], alg.pack(cross, (of, count), batch)), ()
 
     swept = sweep(chain, problem, find_ends(chain, problem), emit)
     return Outputs(*(layout.join(x, n) for x in swept.results)), swept.log

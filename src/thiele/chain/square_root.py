@@ -269,7 +269,7 @@ def log_normaliser(chain: Chain, info: Information) -> Float[Array, ""]:
 def _value_and_slope(primals: tuple[Chain, Information], tangents: tuple[Chain, Information]) -> tuple[Array, Array]:
     (chain, info), (dchain, dinfo) = primals, tangents
     found = factors(chain, info)
-    f, V = _outputs(found, chain, info)
+    f, V, *_ = _outputs(found, chain, info)
     m, P, r, N, r0, N0 = _posterior(found, chain)
     m, P, r, N = (x[..., :-1] for x in (m, P, r, N))
     move, dmove = jax.jvp(

@@ -48,17 +48,18 @@ class Chain(NamedTuple):
 
 
 class Information(NamedTuple):
-    """exp(shift·f − ½ (f − centre)ᵀ precision (f − centre)),  f = H x, attached to every state.
+    """exp(shift·f − ½ (f − centre)ᵀ precision (f − centre)),  f = H x or f = mix · H x, attached to every state.
 
-    `H` selects or sums entries of the state (a static array of zeros and ones, or None for f = x). A row that was not
-    observed has zero precision and zero shift. The centre keeps y − f small in a sharp Gaussian likelihood, where
-    shift = precision · y alone would lose digits.
+    `H` selects or sums entries of the state (a static array of zeros and ones, or None for f = x); `mix` differs from
+    state to state and is differentiable. A row that was not observed has zero precision and zero shift. The centre
+    keeps y − f small in a sharp Gaussian likelihood, where shift = precision · y alone would lose digits.
     """
 
     precision: Float[Array, "l l n"]
     shift: Float[Array, "l n"] | None = None
     centre: Float[Array, "l n"] | None = None
     H: np.ndarray | None = None
+    mix: Float[Array, "l g n"] | None = None
 
 
 class Posterior(NamedTuple):

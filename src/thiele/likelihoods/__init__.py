@@ -3,6 +3,7 @@
 from thiele.likelihoods.base import AbstractContinuous, AbstractInteger, AbstractLikelihood
 from thiele.likelihoods.bernoulli import Bernoulli, Binomial
 from thiele.likelihoods.beta import Beta
+from thiele.likelihoods.by_output import ByOutput, EachOutput, has_gaussian_noise
 from thiele.likelihoods.categorical import Categorical
 from thiele.likelihoods.conditional import AbstractConditionallyGaussian
 from thiele.likelihoods.counts import NegativeBinomial, Poisson, ZeroInflatedPoisson
@@ -23,8 +24,10 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "Binomial",
+    "ByOutput",
     "Categorical",
     "Custom",
+    "EachOutput",
     "Exponential",
     "Gamma",
     "Gaussian",
@@ -39,4 +42,5 @@ __all__ = [
     "SubbandProduct",
     "Weibull",
     "ZeroInflatedPoisson",
+    "has_gaussian_noise",
 ]

@@ -88,6 +88,18 @@ class AbstractLikelihood(Parametric):
         """log E p(y | f)^power, the normaliser of the tilted distribution (paper, section 4.2)."""
         return log_expectation(lambda f: power * self.log_prob(y, f), mean, var, quadrature)
 
+    def tilted_slopes(
+        self, y: Array, mean: Array, var: Array, power: Array | float, quadrature: AbstractQuadrature | None = None
+    ) -> tuple[Array, Array]:
+        """First and second derivative of `log_expected_power` in the mean."""
+
+        def slope(m: Array) -> tuple[Array, Array]:
+            first = jax.grad(lambda m: self.log_expected_power(y, m, var, power, quadrature))(m)
+            return first, first
+
+        second, first = jax.jacfwd(slope, has_aux=True)(mean)
+        return first, second
+
     def log_predictive(
         self, y: Array, mean: Array, var: Array, quadrature: AbstractQuadrature | None = None
     ) -> Float[Array, ""]:

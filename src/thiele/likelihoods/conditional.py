@@ -26,8 +26,8 @@ from thiele.likelihoods.quantiles import REAL_LINE, Interval
 from thiele.likelihoods.special import expected_normal_log_density, log_expected_normal_power, normal_log_density
 from thiele.quadrature import (
     AbstractQuadrature,
+    cholesky_columns,
     log_weighted_sum,
-    semidefinite_cholesky,
     standard_nodes,
     weighted_sum,
 )
@@ -54,11 +54,11 @@ class AbstractConditionallyGaussian(AbstractContinuous):
 
     @abc.abstractmethod
     def loadings(self, g: Array) -> Array:
-        """a(g), one number for each linear latent."""
+        """a(g), one number for each linear latent; trailing axes of g are several values of it."""
 
     @abc.abstractmethod
     def noise(self, g: Array) -> Array:
-        """s(g), the variance of y given all latents."""
+        """s(g), the variance of y given all latents; trailing axes as in `loadings`."""
 
     def log_prob(self, y, f):
         return normal_log_density(y - self.conditional_mean(f), self.conditional_variance(f))
@@ -78,18 +78,20 @@ class AbstractConditionallyGaussian(AbstractContinuous):
     def _given_nonlinear(self, mean: Array, var: Array, quadrature: AbstractQuadrature | None) -> Conditionals:
         rest = self.latents - self.linear
         order = np.r_[self.linear : self.latents, : self.linear]
-        mean, var = mean[order], var[np.ix_(order, order)]
-        factor = semidefinite_cholesky(var)
-        nodes, weights = standard_nodes(rest, factor.dtype, quadrature)
-
-        def at(x):
-            g = mean[:rest] + factor[:rest, :rest] @ x
-            z = mean[rest:] + factor[rest:, :rest] @ x
-            a = self.loadings(g)
-            return jnp.dot(a, z), self.noise(g), jnp.sum(jnp.square(a @ factor[rest:, rest:]))
-
-        means, noises, spreads = jax.vmap(at)(nodes)
-        return Conditionals(means, noises, spreads, weights)
+        mean, columns = mean[order], cholesky_columns(var[np.ix_(order, order)])
+        nodes, weights = standard_nodes(rest, var.dtype, quadrature)
+        # Each latent at all nodes, and never a matrix product: sums of so few terms fuse into one loop over the data.
+        f = [
+            mean[i] + sum(columns[j][i - j] * nodes[:, j] for j in range(min(i + 1, rest))) for i in range(self.latents)
+        ]
+        g = jnp.stack(f[:rest])
+        a = self.loadings(g)
+        seen = sum(a[i] * f[rest + i] for i in range(self.linear))
+        of_noise = [
+            sum(a[i] * columns[j][rest + i - j] for i in range(j - rest, self.linear))
+            for j in range(rest, self.latents)
+        ]
+        return Conditionals(seen, self.noise(g), sum(jnp.square(x) for x in of_noise), weights)
 
     def expected_log_prob(self, y, mean, var, quadrature=None):
         q = self._given_nonlinear(mean, var, quadrature)

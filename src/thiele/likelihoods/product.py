@@ -10,6 +10,7 @@ from jaxtyping import Array, ArrayLike
 
 from thiele.likelihoods.base import noise_variance
 from thiele.likelihoods.conditional import AbstractConditionallyGaussian
+from thiele.likelihoods.product_integrals import expected_log_normal, log_expected_normal, tilted_slopes
 from thiele.parameters import positive
 
 
@@ -39,6 +40,15 @@ class SubbandProduct(AbstractConditionallyGaussian):
 
     def noise(self, g):
         return self.variance + jnp.zeros_like(g[0])
+
+    def expected_log_prob(self, y, mean, var, quadrature=None):
+        return expected_log_normal(quadrature, y, mean, var, self.variance)
+
+    def log_expected_power(self, y, mean, var, power, quadrature=None):
+        return log_expected_normal(quadrature, y, mean, var, self.variance, power)
+
+    def tilted_slopes(self, y, mean, var, power, quadrature=None):
+        return tilted_slopes(quadrature, y, mean, var, self.variance, power)
 
     def initial_guess(self, y: ArrayLike) -> dict[str, np.ndarray]:
         return {"variance": noise_variance(y)}

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from thiele.likelihoods.base import AbstractLikelihood
+from thiele.likelihoods.by_output import ByOutput
 
 
 class Shifted(AbstractLikelihood):
-    """p(y | g + offset): rules and energies work on g, whose prior mean is zero."""
+    """p(y | g + offset): rules and energies work on g, whose prior mean is zero.
+
+    Where data are about one of `outputs`, `at(output=...)` chooses the offset, if there is one for each.
+    """
 
     likelihood: AbstractLikelihood
     offset: Float[Array, ""] | Float[Array, " l"]
+    outputs: int = eqx.field(static=True, default=0)
 
     @property
     def latents(self) -> int:
         return self.likelihood.latents
 
     def at(self, **values):
-        return Shifted(self.likelihood.at(**values), self.offset)
+        offset = self.offset
+        if self.outputs and "output" in values:
+            index = jnp.asarray(values["output"] if isinstance(self.likelihood, ByOutput) else values.pop("output"))
+            offset = offset if offset.ndim == 0 else offset[index.astype(jnp.int32)]
+        return Shifted(self.likelihood.at(**values), offset)
 
     def log_prob(self, y, f):
         return self.likelihood.log_prob(y, f + self.offset)
@@ -43,6 +54,9 @@ class Shifted(AbstractLikelihood):
 
     def log_expected_power(self, y, mean, var, power, quadrature=None):
         return self.likelihood.log_expected_power(y, mean + self.offset, var, power, quadrature)
+
+    def tilted_slopes(self, y, mean, var, power, quadrature=None):
+        return self.likelihood.tilted_slopes(y, mean + self.offset, var, power, quadrature)
 
     def predict_mean_var(self, mean, var, quadrature=None):
         return self.likelihood.predict_mean_var(mean + self.offset, var, quadrature)

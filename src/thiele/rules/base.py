@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
-from thiele.rules.cavity import Cavity, Marginal, Site, cavity
+from thiele.rules.cavity import Cavity, Marginal, Site, cavity, through_noise, widened
 
 LARGEST_NEGATIVE_SHARE = 0.5
 
@@ -68,10 +68,24 @@ class AbstractLocalRule(AbstractRule):
     def propose(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Proposal:
         """The site that a full step (ρ = 1) leads to, given q and what is left of it without the datum."""
 
-    def __call__(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site) -> Update:
-        """The same for a datum that has a site of its own, which stays where the new one cannot be used."""
-        found = self.propose(likelihood, y, q, cavity(q, site, self.power))
-        kept = Site(*(jnp.where(found.usable, new, old) for new, old in zip(found.site, site, strict=True)))
+    def __call__(
+        self,
+        likelihood: AbstractLikelihood,
+        y: Array,
+        q: Marginal,
+        site: Site,
+        nu: Float[Array, " L"] | None = None,
+    ) -> Update:
+        """The same for a datum that has a site of its own, which stays where the new one cannot be used.
+
+        With `nu`, q and the site are about a, and the latent values are f = a + N(0, ν).
+        """
+        left = cavity(q, site, self.power)
+        found = self.propose(likelihood, y, widened(q, nu), left._replace(marginal=widened(left.marginal, nu)))
+        new = found.site
+        if nu is not None and self.in_cavity:
+            new = through_noise(new, jnp.diag(nu), self.power)
+        kept = Site(*(jnp.where(found.usable, a, b) for a, b in zip(new, site, strict=True)))
         return Update(kept, found.repaired | ~found.usable)
 
 

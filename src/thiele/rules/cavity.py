@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.linalg import lu_factor, lu_solve
 from jaxtyping import Array, Bool, Float
 
 # A cavity is trusted while this share of q's precision is left in every direction; below, rounding decides.
@@ -34,6 +35,34 @@ class Cavity(NamedTuple):
     tied: Array | float = 1.0
 
 
+class Left(NamedTuple):
+    """What is left of q(w) of a segment without one datum's share of its site: `cavity`, or for rules that ask only how
+    wide it is, None and by how much wider than q it is.
+    """
+
+    cavity: Marginal | None
+    proper: Bool[Array, ""]
+    tied: Array
+    widening: Array
+
+
+def widened(q: Marginal, nu: Float[Array, " L"] | None) -> Marginal:
+    """The marginal of f = a + N(0, ν), given that of a; None: f is a."""
+    return q if nu is None else Marginal(q.mean, q.var + jnp.diag(nu))
+
+
+def through_noise(site: Site, nu: Float[Array, "*data L L"], power: float) -> Site:
+    """∫ N(f; a, ν) t(f)^α df to the power 1/α: a site on f as one on a, (I + α Λ ν)⁻¹ times its parameters."""
+    size = nu.shape[-1]
+    spread = jnp.eye(size, dtype=nu.dtype) + power * site.precision @ nu
+    if size == 1:
+        return Site(site.shift / spread[..., 0], site.precision / spread)
+    # One call, not two: two at a time can block a pool of two threads for ever (jaxlib 0.10).
+    found = jnp.linalg.solve(spread, jnp.concatenate([site.precision, site.shift[..., None]], axis=-1))
+    precision, shift = found[..., :size], found[..., size]
+    return Site(shift, 0.5 * (precision + jnp.swapaxes(precision, -1, -2)))
+
+
 def cavity(q: Marginal, site: Site, fraction: Array | float) -> Cavity:
     """q(f) / t(f)^fraction, normalised; q itself where the quotient would have no positive variance.
 
@@ -42,10 +71,46 @@ def cavity(q: Marginal, site: Site, fraction: Array | float) -> Cavity:
     remaining = _smallest_share(q, site, fraction)
     proper = remaining > SMALLEST_SHARE
     alpha = jnp.where(proper, fraction, 0.0)
-    share = jnp.eye(q.mean.shape[0], dtype=q.var.dtype) - alpha * q.var @ site.precision
-    var = q.var / share if q.mean.shape[0] == 1 else jnp.linalg.solve(share, q.var)
-    var = 0.5 * (var + var.T)
+    var, _ = combined(q.var, site.precision, -alpha)
     return Cavity(Marginal(q.mean + alpha * var @ (site.precision @ q.mean - site.shift), var), proper)
+
+
+class Combined(NamedTuple):
+    """(I + α v Λ)⁻¹ v and log det(I + α v Λ): what a site to the power α makes of a covariance v."""
+
+    var: Float[Array, "L L"]
+    log_det: Float[Array, ""]
+
+
+@jax.custom_jvp
+def combined(var: Float[Array, "L L"], precision: Float[Array, "L L"], power: Float[Array, ""]) -> Combined:
+    """A covariance and a precision together, without an inverse of either; both symmetric, α of either sign."""
+    spread = jnp.eye(var.shape[0], dtype=var.dtype) + power * var @ precision
+    if var.shape[0] == 1:
+        return Combined(var / spread, jnp.log(spread[0, 0]))
+    factors = lu_factor(spread)
+    found = lu_solve(factors, var)
+    return Combined(0.5 * (found + found.T), jnp.sum(jnp.log(jnp.abs(jnp.diagonal(factors[0])))))
+
+
+@combined.defjvp
+def _combined_jvp(
+    primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
+) -> tuple[Combined, Combined]:
+    """By products alone. Derivatives of a factorisation are more of them, and several at a time, as a gradient has
+    them, can block a pool of two threads for ever (jaxlib 0.10).
+    """
+    (_, precision, power), (dv, dL, dp) = primals, tangents
+    found = combined(*primals)
+    v = found.var
+    # E = (I + α v Λ)⁻¹ = I − α v₊ Λ for the new v₊.
+    vL = v @ precision
+    E = jnp.eye(v.shape[0], dtype=v.dtype) - power * vL
+    d_precision = power * dL + dp * precision
+    return found, Combined(
+        E @ dv @ E.T - v @ d_precision @ v,
+        power * jnp.sum((precision @ E) * dv) + jnp.sum(v * d_precision),
+    )
 
 
 def _smallest_share(q: Marginal, site: Site, fraction: Array | float) -> Array:

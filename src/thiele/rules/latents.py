@@ -5,6 +5,7 @@ Likelihoods of one latent function take numbers and those of several take vector
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from thiele.likelihoods import AbstractLikelihood
@@ -43,6 +44,19 @@ def log_expected_power(
 ) -> Float[Array, ""]:
     """log E p(y | f)^power, f ~ N(mean, var)."""
     return likelihood.log_expected_power(y, *_moments(likelihood, mean, var), power, quadrature)
+
+
+def tilted_slopes(
+    likelihood: AbstractLikelihood,
+    y: Array,
+    mean: Float[Array, " L"],
+    var: Float[Array, "L L"],
+    power: float,
+    quadrature: AbstractQuadrature | None,
+) -> tuple[Float[Array, " L"], Float[Array, "L L"]]:
+    """First and second derivative of `log_expected_power` in the mean."""
+    first, second = likelihood.tilted_slopes(y, *_moments(likelihood, mean, var), power, quadrature)
+    return jnp.reshape(first, mean.shape), jnp.reshape(second, var.shape)
 
 
 def predict_mean_var(

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
 from thiele.rules.base import AbstractLocalRule, Cavity, Marginal, Proposal, gradient_matched
-from thiele.rules.latents import log_expected_power
+from thiele.rules.latents import tilted_slopes
 
 
 class PowerEP(AbstractLocalRule):
@@ -40,12 +39,7 @@ class PowerEP(AbstractLocalRule):
 
     def propose(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Proposal:
         mean, var = left.marginal
-
-        def slope(m: Array) -> tuple[Array, Array]:
-            first = jax.grad(lambda m: log_expected_power(likelihood, y, m, var, self.power, self.quadrature))(m)
-            return first, first
-
-        second, first = jax.jacfwd(slope, has_aux=True)(mean)
+        first, second = tilted_slopes(likelihood, y, mean, var, self.power, self.quadrature)
         narrowing = jnp.eye(mean.shape[0], dtype=var.dtype) + second @ var
         share = -second / narrowing if mean.shape[0] == 1 else -jnp.linalg.solve(narrowing, second)
         matched = gradient_matched(share / self.power, first / self.power, mean + var @ first, var, left.tied)

@@ -1,6 +1,6 @@
 """Linear stochastic differential equations and their exact discretisation at any time step."""
 
-from thiele.sde.block import SDE, AbstractBlock
+from thiele.sde.block import SDE, AbstractBlock, Output
 from thiele.sde.damped import DampedOscillator, damped_waves
 from thiele.sde.ladder import Ladder, ladder_drift
 from thiele.sde.linear import discretise
@@ -17,6 +17,7 @@ __all__ = [
     "IntegratedRandomWalk",
     "Ladder",
     "Level",
+    "Output",
     "Product",
     "RandomWalk",
     "Rotation",

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from thiele.precision import double_precision, float64
-from thiele.tables import Stack, Table, Times, as_array
+from thiele.tables import Stack, Table, Times, as_array, repeated
 
 
 class AbstractBlock(eqx.Module):
@@ -56,23 +56,83 @@ class AbstractBlock(eqx.Module):
         return self.assemble(start, step, self.functions(start, step))
 
 
-class SDE(eqx.Module):
-    """The state-space form of a kernel: for each latent function, the blocks that add up to it.
+class Copies(AbstractBlock):
+    """The same blocks `copies` times over, independent: those of the first copy, then those of the second, …"""
 
-    The state lists the blocks in order and, within a stack, one block after the other.
+    block: AbstractBlock
+    copies: int = eqx.field(static=True)
+
+    @property
+    def count(self) -> int:
+        return self.copies * self.block.count
+
+    @property
+    def dim(self) -> int:
+        return self.block.dim
+
+    @property
+    def observed(self) -> int:
+        return self.block.observed
+
+    @property
+    def driven(self) -> bool:
+        return self.block.driven
+
+    @property
+    def stationary(self) -> bool:
+        return self.block.stationary
+
+    def drift(self) -> Float[Array, "count dim dim"]:
+        return jnp.tile(self.block.drift(), (self.copies, 1, 1))
+
+    def diffusion(self) -> Float[Array, "count dim dim"]:
+        return jnp.tile(self.block.diffusion(), (self.copies, 1, 1))
+
+    def covariance(self, t: Times) -> Table:
+        return repeated(self.block.covariance(t), self.copies)
+
+    def functions(self, start: Times, step: Times) -> PyTree[Array]:
+        return self.block.functions(start, step)
+
+    def assemble(self, start: Times, step: Times, functions: PyTree[Array]) -> tuple[Table, Table]:
+        A, Q = self.block.assemble(start, step, functions)
+        return repeated(A, self.copies), repeated(Q, self.copies)
+
+
+class Output(eqx.Module):
+    """The blocks that add up to a function of time; `copies` such functions, alike and independent."""
+
+    blocks: tuple[AbstractBlock, ...]
+    copies: int = eqx.field(static=True, default=1)
+
+    @property
+    def stacks(self) -> tuple[AbstractBlock, ...]:
+        """The blocks of all copies."""
+        return self.blocks if self.copies == 1 else tuple(Copies(block, self.copies) for block in self.blocks)
+
+
+class SDE(eqx.Module):
+    """The state-space form of a kernel: the functions of time that it is made of, each the sum of some blocks.
+
+    For a kernel of time alone these are its latent functions; otherwise latent functions are mixtures of them. The
+    state lists the blocks in order and, within a stack, one block after the other.
     """
 
-    outputs: tuple[tuple[AbstractBlock, ...], ...]
+    outputs: tuple[Output, ...]
 
     @property
     def blocks(self) -> tuple[AbstractBlock, ...]:
-        """The stacks of all latent functions, in the order of the state."""
-        return tuple(block for blocks in self.outputs for block in blocks)
+        """The stacks of all functions, in the order of the state."""
+        return tuple(stack for output in self.outputs for stack in output.stacks)
 
     @property
-    def latents(self) -> int:
-        """The number of latent functions."""
-        return len(self.outputs)
+    def functions_of_time(self) -> int:
+        """How many functions the state holds."""
+        return sum(output.copies for output in self.outputs)
+
+    def once(self) -> "SDE":
+        """One copy of each function."""
+        return SDE(tuple(Output(output.blocks) for output in self.outputs))
 
     @property
     def dim(self) -> int:
@@ -86,14 +146,16 @@ class SDE(eqx.Module):
 
     @property
     def H(self) -> np.ndarray:  # noqa: N802 - the paper's letter
-        """f = H x: zeros and ones, shape (latents, dim)."""
-        rows = np.zeros((self.latents, self.dim))
-        offset = 0
-        for latent, blocks in enumerate(self.outputs):
-            for block in blocks:
+        """The functions of time as H x: zeros and ones, shape (functions, dim)."""
+        rows = np.zeros((self.functions_of_time, self.dim))
+        first, offset = 0, 0
+        for output in self.outputs:
+            for block in output.blocks:
                 size = block.count * block.dim
-                rows[latent, offset + block.observed : offset + size : block.dim] = 1.0
-                offset += size
+                for copy in range(output.copies):
+                    rows[first + copy, offset + block.observed : offset + size : block.dim] = 1.0
+                    offset += size
+            first += output.copies
         return rows
 
     @double_precision

@@ -1,0 +1,117 @@
+r"""Data in space, or of several outputs, each with a site of its own: the latent value of a datum is a mixture of the
+functions of time that the chain holds,
+
+    f_n = a_n + N(0, ν_n),    a_n = w_n · g(t_n).
+
+The site is about a_n. Data at one time are one state of the chain: with few of them the chain takes the mixtures one
+by one, O(d²) for each; with more than there are functions it takes their sum as information on g.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from thiele.chain import Chain, Information, log_normaliser, outputs
+from thiele.kernels import AbstractKernel
+from thiele.rules.cavity import Marginal, Site
+from thiele.series import Slots
+from thiele.steps import prior_chain
+
+
+class MixedMarginal(NamedTuple):
+    """q(a_n) of every datum, with the mean of g at its time and Cov(g, a_n)."""
+
+    mean: Float[Array, "n L"]
+    var: Float[Array, "n L L"]
+    mixed: Float[Array, "n G"]
+    cross: Float[Array, "n G L"]
+
+
+class Mixture(NamedTuple):
+    """A chain on the times of some data, and how each datum sees its functions."""
+
+    chain: Chain
+    w: Float[Array, "n L G"]
+    nu: Float[Array, "n L"]
+    slots: Slots
+    H: np.ndarray
+
+    def information(self, sites: Site, mask: Bool[Array, " n"]) -> Information:
+        """The sites of observed data, as the chain takes them."""
+        shift, precision = self._in_slots(sites, mask)
+        w = self.w[self.slots.row]
+        S, p, L, G = w.shape
+        if self._summed:
+            J = jnp.einsum("splg,splm,spmh->ghs", w, precision, w)
+            return Information(J, jnp.einsum("splg,spl->gs", w, shift), H=self.H)
+        apart = jnp.einsum("splm,pq->splqm", precision, jnp.eye(p, dtype=w.dtype)).reshape(S, p * L, p * L)
+        return Information(
+            jnp.moveaxis(apart, 0, -1),
+            shift.reshape(S, p * L).T,
+            H=self.H,
+            mix=jnp.moveaxis(w.reshape(S, p * L, G), 0, -1),
+        )
+
+    def smooth(self, sites: Site, mask: Bool[Array, " n"]) -> tuple[MixedMarginal, Float[Array, ""]]:
+        """q(a_n) of all data, and log Z, by one pass of filter and smoother."""
+        found, log_z = outputs(self.chain, self.information(sites, mask))
+        w = self.w[self.slots.row]
+        S, p, L, G = w.shape
+        if self._summed:
+            g, cross = found.mean, jnp.einsum("ghs,splh->spgl", found.var, w)
+        else:
+            g, cross = found.mixed, jnp.moveaxis(found.cross.reshape(G, p, L, S), (3, 1), (0, 1))
+        g, cross = g.T[self.slots.step], cross[self.slots.step, self.slots.slot]
+        var = jnp.einsum("nlg,ngm->nlm", self.w, cross)
+        var = 0.5 * (var + jnp.swapaxes(var, 1, 2))
+        return MixedMarginal(jnp.einsum("nlg,ng->nl", self.w, g), var, g, cross), log_z
+
+    def log_normaliser(self, sites: Site, mask: Bool[Array, " n"]) -> Float[Array, ""]:
+        """log Z alone."""
+        return log_normaliser(self.chain, self.information(sites, mask))
+
+    def seen(self, q: MixedMarginal) -> Marginal:
+        """q(a_n), where q(g) is held and the mixture may have moved since: the value is q's own, the derivative too."""
+        once = jnp.einsum("nlg,ngm->nlm", self.w, q.cross)
+        held = lax.stop_gradient(once)
+        return Marginal(
+            jnp.einsum("nlg,ng->nl", self.w, q.mixed), q.var + (once - held) + jnp.swapaxes(once - held, 1, 2)
+        )
+
+    @property
+    def _summed(self) -> bool:
+        p, (L, G) = self.slots.row.shape[1], self.w.shape[1:]
+        return p * L > G
+
+    def _in_slots(self, sites: Site, mask: Bool[Array, " n"]) -> Site:
+        row = self.slots.row
+        there = self.slots.taken & mask[row]
+        return Site(
+            jnp.where(there[..., None], sites.shift[row], 0.0),
+            jnp.where(there[..., None, None], sites.precision[row], 0.0),
+        )
+
+
+def mixing(
+    kernel: AbstractKernel, t: Float[Array, " n"], r: Float[Array, "n D"]
+) -> tuple[Float[Array, "n L G"], Float[Array, "n L"]]:
+    """w and ν of all latent functions of a kernel in space, at times t and places r."""
+    emissions = kernel.emissions(t, r)
+    total, start, rows = sum(e.w.shape[-1] for e in emissions), 0, []
+    for e in emissions:
+        size = e.w.shape[-1]
+        rows.append(jnp.pad(e.w, [(0, 0), (start, total - start - size)]))
+        start += size
+    return jnp.stack(rows, axis=1), jnp.stack([e.rest for e in emissions], axis=1)
+
+
+def mixture(kernel: AbstractKernel, t: Float[Array, " n"], r: Float[Array, "n D"], slots: Slots) -> Mixture:
+    """The chain of a kernel in space on the times of some data."""
+    sde = kernel.sde()
+    w, nu = mixing(kernel, t, r)
+    return Mixture(prior_chain(sde, jnp.asarray(slots.time), slots.repeated), w, nu, slots, sde.H)
