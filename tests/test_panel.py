@@ -74,6 +74,8 @@ def test_what_is_wrong_names_the_series():
         th.fit_panel(MODEL, T, np.where(KEY == "b", np.nan, Y), KEY)
     with pytest.raises(ValueError, match="`key` must have one entry for each row"):
         th.fit_panel(MODEL, T, Y, KEY[:-1])
+    with pytest.raises(ValueError, match="of time alone"):
+        th.fit_panel(th.GP(th.SpaceTime(time=th.Matern32(), space=th.spatial.RBF())), T, Y, KEY)
     with pytest.raises(ValueError, match="no inducing times"):
         th.fit_panel(th.GP(th.Matern32(), inducing=5), T, Y, KEY)
 

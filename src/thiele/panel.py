@@ -98,6 +98,8 @@ def fit_panel(
     """
     if model.inducing is not None:
         raise ValueError("`model` must have no inducing times in a panel: its series are fitted one state per datum")
+    if model.kernel.in_space:
+        raise ValueError("`model` must be of time alone in a panel: a kernel in space has all places in one model")
     keys = plain(key)
     if keys.ndim != 1 or len(keys) != len(plain(y)):
         raise ValueError(f"`key` must have one entry for each row of `y`, got shapes {keys.shape} and {plain(y).shape}")
