@@ -1,8 +1,14 @@
 """What holds for every test."""
 
 import os
+from pathlib import Path
 
 import jax
+import pytest
+
+# Every compiled program holds pieces of memory, of which a process may have 65,530; beyond them the compiler crashes.
+MANY = 30_000
+MAPS = Path("/proc/self/maps")
 
 
 def pytest_configure(config):
@@ -11,3 +17,9 @@ def pytest_configure(config):
     if config.getoption("markexpr") == "not slow":
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for the programs that tests start
         jax.config.update("jax_disable_most_optimizations", True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_of_other_files_are_dropped_in_time():
+    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MANY:
+        jax.clear_caches()

@@ -27,6 +27,8 @@ from thiele.rules.vgp import Factors
 # A residual may grow by this factor in one sweep: on the way from a poor start it does.
 GROWTH = 2.0
 SMALLEST_STEP = 1e-5
+# In nats: an energy that is the difference of terms so large that their rounding exceeds this says nothing.
+LARGEST_ROUNDING = 1.0
 # The baseline by gradients has no residual; it has converged when this many steps in a row gain nothing. Near the
 # optimum the first steps of Adam lead away from it, and fewer would take that for the end.
 PATIENCE = 60
@@ -165,6 +167,7 @@ def _sweep_to_convergence(
             # Repaired sites are not where the merit is highest; there the rule's own fixed point is the aim.
             no_worse |= (new.repaired > 0) & (new.residual < now.residual)
         good = jnp.isfinite(new.energy) & jnp.isfinite(new.residual) & _is_a_density(new.marginals) & no_worse
+        good &= new.slack < LARGEST_ROUNDING
         # The first look has no predecessor to learn a step from.
         following = jnp.where(sweeps == 0, rule.step, _secant_step(now, new, step, rule.step))
         kept = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, now)

@@ -32,6 +32,8 @@ from thiele.tied import Tied
 # learnt: too few cannot show a wiggle that the starting values do not expect.
 REFINEMENTS = 3
 LEAST_WHILE_LEARNING = 48
+# A gain over the best so far, in units of it, that is not believed unless the sites have converged.
+IMPLAUSIBLE = 1.0
 
 
 class Notes(tuple):
@@ -244,6 +246,7 @@ class _Search:
         self.start = np.asarray(unconstrain(model)) / scales
         self.moving = model.inducing is not None and unconstrain(model.inducing).size > 0
         self.sites: Any = None
+        self.most = -np.inf
         self.batch_size, self.rng = batch_size, np.random.default_rng(0)
 
     def _vector(self, scaled: np.ndarray) -> Array:
@@ -254,8 +257,13 @@ class _Search:
         return vector
 
     def evaluate(self, scaled: np.ndarray) -> Evaluation:
-        (value, (_, report)), gradient = self._converged(self._vector(scaled))
-        return Evaluation(float(value), np.asarray(gradient) * self.scales, int(report.sweeps), int(report.repaired))
+        (found, (_, report)), gradient = self._converged(self._vector(scaled))
+        value = float(found)
+        if not bool(report.unconverged):
+            self.most = max(self.most, value)
+        elif value > self.most + IMPLAUSIBLE * (1.0 + abs(self.most)):
+            value = np.nan  # what sites on the way make of the energy may be anything, and is no progress
+        return Evaluation(value, np.asarray(gradient) * self.scales, int(report.sweeps), int(report.repaired))
 
     def at(self, scaled: np.ndarray) -> tuple[Site | None, float, training.Report]:
         """Converged sites, the log likelihood and how it went at one point: no new compilation after `evaluate`."""
