@@ -79,7 +79,7 @@ def dense(X: Matrix) -> Array:
     for stack in stacks:
         g, b = stack.shape[:2]
         places = start + np.arange(g * b).reshape(g, b)
-        out = out.at[places[:, :, None], places[:, None, :]].set(stack)
+        out = out.at[places[:, :, None], places[:, None, :]].set(stack, unique_indices=True)
         start += g * b
     return out
 
