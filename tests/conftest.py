@@ -7,7 +7,7 @@ import jax
 import pytest
 
 # Every compiled program holds pieces of memory, of which a process may have 65,530; beyond them the compiler crashes.
-MANY = 30_000
+MANY = 20_000
 MAPS = Path("/proc/self/maps")
 
 
@@ -19,7 +19,7 @@ def pytest_configure(config):
         jax.config.update("jax_disable_most_optimizations", True)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _programs_of_other_files_are_dropped_in_time():
+@pytest.fixture(autouse=True)
+def _old_programs_are_dropped_in_time():
     if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MANY:
         jax.clear_caches()

@@ -27,8 +27,9 @@ from thiele.rules.vgp import Factors
 # A residual may grow by this factor in one sweep: on the way from a poor start it does.
 GROWTH = 2.0
 SMALLEST_STEP = 1e-5
-# In nats: an energy that is the difference of terms so large that their rounding exceeds this says nothing.
-LARGEST_ROUNDING = 1.0
+# In nats: an energy that is the difference of terms so large that their rounding exceeds this says nothing, not even on
+# the way to sites that say more.
+LARGEST_ROUNDING = 1e6
 # The baseline by gradients has no residual; it has converged when this many steps in a row gain nothing. Near the
 # optimum the first steps of Adam lead away from it, and fewer would take that for the end.
 PATIENCE = 60

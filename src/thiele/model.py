@@ -32,7 +32,7 @@ from thiele.tied import Tied
 # learnt: too few cannot show a wiggle that the starting values do not expect.
 REFINEMENTS = 3
 LEAST_WHILE_LEARNING = 48
-# A gain over the best so far, in units of it, that is not believed unless the sites have converged.
+# A distance from the best so far, in units of it, that is not believed unless the sites have converged.
 IMPLAUSIBLE = 1.0
 
 
@@ -261,8 +261,8 @@ class _Search:
         value = float(found)
         if not bool(report.unconverged):
             self.most = max(self.most, value)
-        elif value > self.most + IMPLAUSIBLE * (1.0 + abs(self.most)):
-            value = np.nan  # what sites on the way make of the energy may be anything, and is no progress
+        elif abs(value - self.most) > IMPLAUSIBLE * (1.0 + abs(self.most)):
+            value = np.nan  # what sites on the way make of the energy may be anything: the step is taken back
         return Evaluation(value, np.asarray(gradient) * self.scales, int(report.sweeps), int(report.repaired))
 
     def at(self, scaled: np.ndarray) -> tuple[Site | None, float, training.Report]:
