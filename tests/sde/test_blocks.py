@@ -13,6 +13,7 @@ from thiele.sde import (
     DampedOscillator,
     IntegratedRandomWalk,
     Level,
+    Output,
     Product,
     RandomWalk,
     Rotation,
@@ -49,7 +50,8 @@ def test_a_stack_of_two_is_its_two_blocks(make):
 
 def test_the_state_lists_blocks_in_order_and_the_emission_selects_from_each():
     ones = jnp.ones(2)
-    sde = SDE(((Level(ones[:1]), Rotation(ones, ones)), (Cascade(ones[:1], ones[:1], 1),)))
+    outputs = (Level(ones[:1]), Rotation(ones, ones)), (Cascade(ones[:1], ones[:1], 1),)
+    sde = SDE(tuple(Output(blocks) for blocks in outputs))
     np.testing.assert_array_equal(sde.H, [[1, 1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1]])
     assert sde.dim == 7
     assert sde.F.shape == (7, 7)
