@@ -86,14 +86,14 @@ def test_the_gradient_at_convergence_is_that_of_the_value_as_the_sites_follow(ru
     @jit
     def value(logs):
         found = infer(rule, p.likelihood, chain_of(logs), p.data, tolerance=1e-11)
-        return found.energy, found.sites
+        return found.energy, (found.sites, found.marginals)
 
     @jit
-    def slope(logs, sites):
-        return jax.value_and_grad(lambda x: converged_energy(rule, p.likelihood, chain_of(x), p.data, sites))(logs)
+    def slope(logs, held):
+        return jax.value_and_grad(lambda x: converged_energy(rule, p.likelihood, chain_of(x), p.data, *held))(logs)
 
-    at_start, sites = value(start)
-    again, gradient = slope(start, sites)
+    at_start, held = value(start)
+    again, gradient = slope(start, held)
     step = 1e-4
     numerical = [(value(start + d)[0] - value(start - d)[0]) / (2 * step) for d in step * np.eye(2)]
     np.testing.assert_allclose(again, at_start, rtol=1e-10)

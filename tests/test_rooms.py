@@ -12,6 +12,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "thiele"
 # From bottom to top. A room is a file or a folder; inside a folder, files may import one another.
 ROOMS = (
     "precision",
+    "programs",
     "durations",
     "parameters",
     "priors",

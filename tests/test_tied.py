@@ -433,8 +433,8 @@ def test_inference_and_its_gradient_are_those_of_the_full_model(name, distinct):
 
     def found(chain, data):
         result = infer(rule, p.likelihood, chain(p.kernel), data, tolerance=1e-11)
-        slope = jax.value_and_grad(lambda k: converged_energy(rule, p.likelihood, chain(k), data, result.sites))
-        marginals = result.marginals
+        held, marginals = (result.sites, result.marginals), result.marginals
+        slope = jax.value_and_grad(lambda k: converged_energy(rule, p.likelihood, chain(k), data, *held))
         if data is not p.data:
             marginals = at_data(chain(p.kernel), marginals, jnp.asarray(p.times))
         return result, marginals, slope(p.kernel)

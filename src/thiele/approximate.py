@@ -47,7 +47,7 @@ def find_sites(rule: AbstractRule, at: Setting, start: Site | None = None) -> In
 
 def converged_objective(rule: AbstractRule, at: Setting, found: Inferred) -> Float[Array, ""]:
     """The rule's energy at sites that have converged, differentiable in the hyperparameters."""
-    return converged_energy(rule, *at, jax.lax.stop_gradient(found.sites))
+    return converged_energy(rule, *at, *jax.lax.stop_gradient((found.sites, found.marginals)))
 
 
 def begin(rule: AbstractRule, at: Setting) -> Site | Ascent:

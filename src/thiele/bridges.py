@@ -98,6 +98,13 @@ class Bridges(NamedTuple):
             return Projection(jnp.asarray(self.owner, w.dtype)[None, :, :, None] * w[:, None], found.nu)
         return _mixed(self.sde, found, self.kernel.emissions(x, space))
 
+    def prior(self) -> Marginal:
+        """p(w) of every segment: the state has the kernel's covariance, none before z_1, and the noise is white."""
+        d, S, dtype = self.sde.dim, self.segments, self.z.dtype
+        P = jnp.moveaxis(self.sde.dense(self.sde.covariance(self.z)), -1, 0)
+        var = jnp.zeros((S, 2 * d, 2 * d), dtype).at[1:, :d, :d].set(P).at[:, d:, d:].set(jnp.eye(d, dtype=dtype))
+        return Marginal(jnp.zeros((S, 2 * d), dtype), var)
+
     def smooth(self, sites: Site) -> tuple[Marginal, Float[Array, ""]]:
         """q(w) of every segment, and log Z."""
         absorbed = absorb(self, sites)
@@ -158,8 +165,9 @@ def bridges(kernel: AbstractKernel, z: Float[Array, " M"]) -> Bridges:
     for P, (forward, noise) in zip(first, moves, strict=True):
         start, inner = as_array(P), as_array(forward)
         nothing = jnp.zeros_like(start)
-        A.append(jnp.concatenate([nothing, inner, jnp.zeros_like(nothing)], axis=-1))
-        L.append(jnp.concatenate([semidefinite_root(start), semidefinite_root(as_array(noise)), nothing], axis=-1))
+        A.append(jnp.concatenate([nothing, inner, nothing], axis=-1))
+        roots = semidefinite_root(jnp.concatenate([start, as_array(noise)], axis=-1))
+        L.append(jnp.concatenate([roots, nothing], axis=-1))
     return Bridges(kernel, sde, z, tuple(A), tuple(L))
 
 

@@ -12,7 +12,6 @@ import itertools
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -25,6 +24,7 @@ from thiele.left_out import Tails, left_out, tails
 from thiele.posterior import ChainPosterior
 from thiele.precision import double_precision
 from thiele.prediction import Prediction
+from thiele.programs import compiled
 from thiele.steps import Steps
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
@@ -184,7 +184,7 @@ def one_ahead(fit: Fit) -> Prediction:
     return Prediction.of(m, V, fit.model.likelihood, covariates)
 
 
-@eqx.filter_jit
+@compiled
 def _ahead(kernel: AbstractKernel, found: Any) -> tuple[Array, Array]:
     sde, times, states = kernel.sde(), found.times, found.states
     H, steps = jnp.asarray(sde.H), Steps(sde)

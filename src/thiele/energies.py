@@ -31,6 +31,7 @@ from thiele.mixtures import Mixture
 from thiele.rules.base import AbstractLocalRule, AbstractRule, Marginal, Site, Update
 from thiele.rules.cavity import cavity, combined, widened
 from thiele.rules.latents import expected_log_prob, log_expected_power, log_prob
+from thiele.steps import prior_covariances
 
 # Above this many data, those after the first batch wait for it: quadrature nodes times data must fit in memory.
 BATCH = 65_536
@@ -67,6 +68,14 @@ class Data(NamedTuple):
         """Sites that say nothing: q is the prior."""
         n = self.mask.shape[0]
         return Site(jnp.zeros((n, latents)), jnp.zeros((n, latents, latents)))
+
+    def prior(self, chain: Chain | Mixture) -> Any:
+        """What `smooth` makes of sites that say nothing, without a filter."""
+        if isinstance(chain, Mixture):
+            return chain.prior()
+        H = jnp.asarray(emission(chain))
+        var = jnp.einsum("li,ijn,mj->nlm", H, prior_covariances(chain, self.mask.shape[0]), H)
+        return Marginal(jnp.zeros(var.shape[:2], var.dtype), var)
 
     def smooth(self, chain: Chain | Mixture, sites: Site) -> tuple[Any, Float[Array, ""]]:
         """Marginals q(f_n) of all data, (n, L) and (n, L, L), and log Z, by one pass of filter and smoother."""
@@ -263,9 +272,10 @@ def energy(rule: AbstractRule, likelihood: AbstractLikelihood, chain: Any, data:
 
 
 def converged_energy(
-    rule: AbstractRule, likelihood: AbstractLikelihood, chain: Any, data: Any, sites: Site
+    rule: AbstractRule, likelihood: AbstractLikelihood, chain: Any, data: Any, sites: Site, held: Any
 ) -> Float[Array, ""]:
-    """`energy` at sites that have converged, with a derivative that lets the sites follow the hyperparameters.
+    """`energy` at sites that have converged, with a derivative that lets the sites follow the hyperparameters; `held`
+    are their marginals.
 
     Where the rule makes its energy stationary, q is held in the sum over data (for the ELBO: the gradient with q held).
     What is left is the gradient of log Z, for which the chain keeps no tape. Where a site was repaired it is not quite
@@ -278,7 +288,6 @@ def converged_energy(
     if rule.stationary and not data.stationary(rule):
         # Power EP with tied sites: nearly stationary, and nearer with q following the hyperparameters.
         return energy(rule, likelihood, chain, data, sites)
-    held, _ = data.smooth(*lax.stop_gradient((chain, sites)))
     if rule.stationary:
         return data.log_normaliser(chain, sites) + data.terms(rule, likelihood, chain, held, sites)[0]
     fresh = data.visit(rule, likelihood, chain, held, sites).target

@@ -13,7 +13,6 @@ from jaxtyping import Array
 
 from thiele import training
 from thiele.axes import axis_of
-from thiele.inducing import tie
 from thiele.kernels import AbstractKernel, Stack
 from thiele.learn import Learnt, Trace
 from thiele.likelihoods import AbstractLikelihood, ByOutput
@@ -184,7 +183,7 @@ class Fit:
     def _tied(self) -> Any:
         if self.model.inducing is None:
             return self.data
-        return tie(self.data, np.asarray(self.model.inducing.times), self.model.inducing.of)
+        return self.model.inducing.tie(self.data)
 
     def _inputs(self, new: Any) -> tuple[np.ndarray, np.ndarray | None]:
         """Times and places of new inputs, or those of the data in the order given."""

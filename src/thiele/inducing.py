@@ -6,14 +6,16 @@ from typing import Any, Literal
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from thiele.parameters import Parametric, fixed, increasing, param
+from thiele.parameters import Parametric, fixed, increasing, param, unconstrain
 from thiele.series import DAY, Clock, Series
 from thiele.tied import Tied
 
 # So many data are in memory at once, with their weights and quadrature nodes.
 DATA_AT_ONCE = 2048
+# What a tile costs beside its data, in data: the moments of its segment and its share of the site.
+COST_OF_A_TILE = 2
 
 
 Kind = Literal["states", "values"]
@@ -24,6 +26,10 @@ class Places(Parametric):
 
     times: Array = increasing()
     of: Kind = eqx.field(static=True, default="states", kw_only=True)
+
+    def tie(self, series: Series) -> Tied:
+        """The data, tied to the segments that these times make; where they are learnt, in shapes that stay the same."""
+        return tie(series, np.asarray(self.times), self.of, moving=unconstrain(self).size > 0)
 
 
 def _plain(given: Any) -> Any:
@@ -95,27 +101,29 @@ def as_inducing(given: Any) -> Inducing | Places | None:
     return Inducing(times=given)
 
 
-def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: bool = False) -> Tied:
+def tie(
+    series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", *, whole: bool = False, moving: bool = False
+) -> Tied:
     """The data in tiles, each inside one of the segments [z_m, z_{m+1}); inducing values make one segment of all.
 
-    `whole` makes one tile of each segment, however many data it holds.
+    `whole` makes one tile of each segment, however many data it holds. The shapes fit these times, and with `moving`
+    any times: as many tiles as there may be, of the width that suits even segments.
     """
     time = np.asarray(series.time)
     cuts = np.searchsorted(time, z, side="left") if of == "states" else np.zeros(0, int)
     edges = np.concatenate([[0], cuts, [len(time)]])
     inside = np.diff(edges)
-    # With many data in a segment a quarter of them: few places of a tile are empty. With few, all of a typical one's.
-    typical = len(time) // len(inside)
-    width = min(max(_power_of_two(typical // 4), min(_power_of_two(typical), 16)), DATA_AT_ONCE)
+    expected = np.full_like(inside, -(-len(time) // len(inside))) if moving else inside
     if whole:
-        width = max(1, int(np.max(inside)))
-    tiles = np.ones_like(inside) if whole else -(-inside // width)
+        width, tiles, most = max(1, int(np.max(inside))), np.ones_like(inside), len(inside)
+    else:
+        width = _best_width(expected)
+        tiles = -(-inside // width)
+        most = len(time) // width + len(inside) if moving else _rounded_up(int(np.sum(tiles)))
     segment = np.repeat(np.arange(len(inside)), tiles)
     first = np.repeat(np.cumsum(tiles) - tiles, tiles)
     start = edges[segment] + width * (np.arange(len(segment)) - first)
     length = np.minimum(edges[segment + 1] - start, width)
-    # Their number depends on sizes alone, not on the times: series of one length share one compilation.
-    most = len(inside) if whole else len(time) // width + len(inside)
     at_once = most if whole else max(1, min(most, DATA_AT_ONCE // width))
     groups = -(-most // at_once)
     cut = lambda x, fill: _padded(x, groups * at_once, fill).reshape(groups, at_once)  # noqa: E731
@@ -137,9 +145,17 @@ def tie(series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", whole: 
     )
 
 
-def _power_of_two(x: int) -> int:
-    """The largest one that is at most x, and at least 1."""
-    return 1 << max(0, x.bit_length() - 1)
+def _best_width(inside: Int[np.ndarray, " S"]) -> int:
+    """How many places a tile should have for the least work, with so many data in each segment."""
+    widths = np.array([*range(1, 17), *(2**k for k in range(5, DATA_AT_ONCE.bit_length()))])
+    tiles = np.sum(-(-inside // widths[:, None]), axis=1)
+    return int(widths[np.argmin(tiles * (widths + COST_OF_A_TILE))])
+
+
+def _rounded_up(count: int) -> int:
+    """A number with few digits, at most an eighth more: series that are nearly alike share one compilation."""
+    unit = max(1, (1 << max(0, count.bit_length() - 1)) // 8)
+    return -(-count // unit) * unit
 
 
 def _padded(x: np.ndarray, size: int, fill: int) -> np.ndarray:

@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from thiele.energies import energy
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules import VGP, AbstractLocalRule, AbstractRule, Marginal, PowerEP, Site
+from thiele.rules.alone import Alone
 from thiele.rules.vgp import Factors
 
 # A residual may grow by this factor in one sweep: on the way from a poor start it does.
@@ -64,12 +65,10 @@ class Swept(NamedTuple):
 
 
 def initial_sites(likelihood: AbstractLikelihood, chain: Any, data: Any) -> Site:
-    """The site of each datum in the context of the prior alone: one step of EP, a good start for every rule.
-
-    For a count of 1000 it sits near log 1000, where a Taylor expansion at the prior mean would overshoot by hundreds.
-    """
+    """The site of each datum in the context of the prior alone: a good start for every rule."""
+    rule = Alone() if likelihood.latents == 1 else PowerEP()
     none = data.empty(chain, likelihood.latents)
-    return sweep(PowerEP(), likelihood, chain, data, none).sites
+    return data.visit(rule, likelihood, chain, data.prior(chain), none).target
 
 
 def sweep(
@@ -183,7 +182,8 @@ def _sweep_to_convergence(
     shapes = jax.eval_shape(look, start)
     blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     worst = jnp.full_like(blank.energy, -jnp.inf)
-    before = blank._replace(sites=none, target=start, energy=worst, merit=worst, residual=-worst)
+    unknown = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), blank.marginals)
+    before = blank._replace(sites=none, marginals=unknown, target=start, energy=worst, merit=worst, residual=-worst)
     now, step, sweeps = lax.while_loop(unfinished, advance, State(before, jnp.ones_like(worst), jnp.array(0)))
     return Inferred(
         now.sites, now.marginals, now.energy, sweeps, now.residual <= tolerance, now.residual, step, now.repaired

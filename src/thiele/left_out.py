@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +23,7 @@ from thiele.likelihoods import AbstractLikelihood
 from thiele.model import conditioned
 from thiele.precision import double_precision
 from thiele.prediction import Prediction
+from thiele.programs import compiled
 from thiele.rules import Site
 from thiele.rules.cavity import Marginal, cavity
 
@@ -134,7 +134,7 @@ def surprising(probability: np.ndarray, rate: float) -> np.ndarray:
     return np.sort(order[: passing[-1] + 1]) if len(passing) else np.zeros(0, int)
 
 
-@eqx.filter_jit
+@compiled
 def _own_sites(likelihood: AbstractLikelihood, extra: dict, y: Array, mean: Array, cov: Array) -> Site:
     def one(extra: dict, y: Array, m: Array, V: Array) -> Site:
         here = likelihood.at(**extra)
@@ -149,7 +149,7 @@ def _own_sites(likelihood: AbstractLikelihood, extra: dict, y: Array, mean: Arra
     return jax.vmap(one)(extra, y, mean, cov)
 
 
-@eqx.filter_jit
+@compiled
 def _without(mean: Array, cov: Array, site: Site, seen: Array) -> tuple[Array, Array]:
     def one(m: Array, V: Array, site: Site, seen: Array) -> tuple[Array, Array]:
         left = cavity(Marginal(m, V), site, 1.0).marginal
@@ -158,7 +158,7 @@ def _without(mean: Array, cov: Array, site: Site, seen: Array) -> tuple[Array, A
     return jax.vmap(one)(mean, cov, site, seen)
 
 
-@eqx.filter_jit
+@compiled
 def _tails(likelihood: AbstractLikelihood, extra: dict, y: Array, m: Array, V: Array) -> tuple[Array, Array]:
     def one(extra: dict, y: Array, m: Array, V: Array) -> tuple[Array, Array]:
         here = likelihood.at(**extra)

@@ -20,7 +20,7 @@ from thiele.chain import Chain, Information, log_normaliser, outputs
 from thiele.kernels import AbstractKernel
 from thiele.rules.cavity import Marginal, Site
 from thiele.series import Slots
-from thiele.steps import prior_chain
+from thiele.steps import prior_chain, prior_covariances
 
 
 class MixedMarginal(NamedTuple):
@@ -56,6 +56,14 @@ class Mixture(NamedTuple):
             H=self.H,
             mix=jnp.moveaxis(w.reshape(S, p * L, G), 0, -1),
         )
+
+    def prior(self) -> MixedMarginal:
+        """The prior of a_n of all data."""
+        P = prior_covariances(self.chain, self.slots.row.shape[0])[..., self.slots.step]
+        of_g = jnp.einsum("gi,ijn,hj->ngh", self.H, P, self.H)
+        cross = jnp.einsum("ngh,nlh->ngl", of_g, self.w)
+        var, nothing = jnp.einsum("nlg,ngm->nlm", self.w, cross), jnp.zeros(cross.shape[:2], cross.dtype)
+        return MixedMarginal(jnp.zeros(var.shape[:2], var.dtype), var, nothing, cross)
 
     def smooth(self, sites: Site, mask: Bool[Array, " n"]) -> tuple[MixedMarginal, Float[Array, ""]]:
         """q(a_n) of all data, and log Z, by one pass of filter and smoother."""

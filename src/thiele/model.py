@@ -15,7 +15,7 @@ from thiele import training
 from thiele.approximate import sites_of
 from thiele.axes import separated
 from thiele.fit import Fit
-from thiele.inducing import Inducing, Places, as_inducing, tie
+from thiele.inducing import Inducing, Places, as_inducing
 from thiele.kernels import AbstractKernel
 from thiele.learn import Evaluation, Learnt, climb, maximise
 from thiele.likelihoods import AbstractLikelihood, ByOutput, Gaussian, Shifted
@@ -168,13 +168,16 @@ class GP(Parametric):
 
         def learn(model: GP) -> Fit:
             location = training.has_gaussian_noise(model)
-            model = _best_start(model, data, location)
+            candidates: list[Any] = list(starting_points(model, data, location))
+            model = candidates[0]
             if unconstrain(model).size == 0:
                 return conditioned(model, data, order, clock)
             if np.sum(data.observed) < 2:
                 # One value says nothing about how values vary: the likelihood would grow for ever as variances shrink.
                 return conditioned(settled(model), data, order, clock)
             search = _Search(model, data, natural_scales(model, data, location), batch_size)
+            if len(candidates) > 1:
+                search.start = search.best_of(candidates)
             if schedule == "paper" and not training.is_exact(model):
                 learnt = climb(search.alternate, search.start, learning_rate, steps=max_steps, progress=progress)
             else:
@@ -234,7 +237,7 @@ def _placed(model: GP, places: Places | None) -> GP:
 
 def _tied(model: GP, data: Series) -> Series | Tied:
     """The data as the model's sites take them: each by itself, or by the segments between inducing times."""
-    return data if model.inducing is None else tie(data, np.asarray(model.inducing.times), model.inducing.of)
+    return model.inducing.tie(data) if isinstance(model.inducing, Places) else data
 
 
 class _Search:
@@ -257,7 +260,7 @@ class _Search:
         return vector
 
     def evaluate(self, scaled: np.ndarray) -> Evaluation:
-        (found, (_, report)), gradient = self._converged(self._vector(scaled))
+        (found, (_, _, report)), gradient = self._converged(self._vector(scaled))
         value = float(found)
         if not bool(report.unconverged):
             self.most = max(self.most, value)
@@ -265,13 +268,23 @@ class _Search:
             value = np.nan  # what sites on the way make of the energy may be anything: the step is taken back
         return Evaluation(value, np.asarray(gradient) * self.scales, int(report.sweeps), int(report.repaired))
 
-    def at(self, scaled: np.ndarray) -> tuple[Site | None, float, training.Report]:
-        """Converged sites, the log likelihood and how it went at one point: no new compilation after `evaluate`."""
-        vector = self._vector(scaled)
-        (value, (sites, report)), _ = self._converged(vector)
-        return sites, float(value) - float(log_prior(constrain(self.model, vector))), report
+    def best_of(self, candidates: list[GP]) -> np.ndarray:
+        """The starting point from which most is explained, by the program that learning runs."""
+        starts = [np.asarray(unconstrain(candidate)) / self.scales for candidate in candidates]
+        values = []
+        for start in starts:
+            self.sites = None
+            values.append(float(self._converged(self._vector(start))[0][0]))
+        self.sites = None
+        return starts[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
 
-    def _converged(self, vector: Array) -> tuple[tuple[Array, tuple[Site | None, training.Report]], Array]:
+    def at(self, scaled: np.ndarray) -> tuple[float, training.Found]:
+        """The log likelihood and what inference found at one point: no new compilation after `evaluate`."""
+        vector = self._vector(scaled)
+        (value, found), _ = self._converged(vector)
+        return float(value) - float(log_prior(constrain(self.model, vector))), found
+
+    def _converged(self, vector: Array) -> tuple[tuple[Array, training.Found], Array]:
         """The objective and its gradient, by way of the last sites that converged, or of fresh ones."""
         start = self._first(vector) if self.sites is None else sites_of(self.sites)
         found = training.objective_and_gradient(self.model, vector, self.data, start)
@@ -281,7 +294,7 @@ class _Search:
             if not _unconverged(again) or not bool(again[0][0] <= found[0][0]):
                 found = again
         if not _unconverged(found):
-            self.sites = found[0][1][0]
+            self.sites = found[0][1].sites
         return found
 
     def _first(self, vector: Array) -> Site | None:
@@ -289,12 +302,12 @@ class _Search:
             return None
         return training.first_sites(constrain(self.model, vector), self.data)
 
-    def after_a_sweep(self, scaled: np.ndarray) -> tuple[Site | None, float, training.Report]:
+    def after_a_sweep(self, scaled: np.ndarray) -> tuple[float, training.Found]:
         """The same after one more sweep, wherever that leaves the sites."""
         found = self.alternate(scaled)
         value = found.value - float(log_prior(constrain(self.model, self._vector(scaled))))
         report = training.Report(*(np.asarray(x) for x in (found.sweeps, found.repaired, 1)))
-        return sites_of(self.sites), value, report
+        return value, training.Found(sites_of(self.sites), None, report)
 
     def alternate(self, scaled: np.ndarray) -> Evaluation:
         vector = self._vector(scaled)
@@ -309,42 +322,25 @@ class _Search:
         return Evaluation(float(value), np.asarray(gradient) * self.scales, 1, int(repaired))
 
 
-def _unconverged(found: tuple[tuple[Array, tuple[Site | None, training.Report]], Array]) -> bool:
-    (value, (_, report)), _ = found
+def _unconverged(found: tuple[tuple[Array, training.Found], Array]) -> bool:
+    (value, (_, _, report)), _ = found
     return bool(report.unconverged) or not bool(jnp.isfinite(value))
-
-
-def _best_start(model: GP, data: Series, location: bool) -> GP:
-    candidates = list(starting_points(model, data, location))
-    if len(candidates) == 1:
-        return candidates[0]
-    tied = _tied(model, data)
-    values = np.array([float(training.objective(candidate, tied)) for candidate in candidates])
-    return candidates[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
 
 
 def conditioned(model: GP, data: Series, order: Order, clock: Clock) -> Fit:
     """The posterior given data that have been checked, with hyperparameters and inducing times as they are."""
-    if training.is_exact(model):
-        return _fit(model, data, order, clock, None, None, None, None)
-    return _fit(model, data, order, clock, None, *training.find_sites(model, _tied(model, data)))
+    found = (None, None) if training.is_exact(model) else training.find_sites(model, _tied(model, data))
+    return _fit(model, data, order, clock, None, *found)
 
 
-def _fit(
-    model: GP,
-    data: Series,
-    order: Order,
-    clock: Clock,
-    learnt: Learnt | None,
-    sites: Site | None,
-    objective: float | Array | None,
-    report: training.Report | None,
-) -> Fit:
-    found, log_likelihood = training.condition(model, data if sites is None else _tied(model, data), sites)
+def _fit(model: GP, data: Series, order: Order, clock: Clock, learnt: Learnt | None, objective: Any, found: Any) -> Fit:
+    sites, marginals, report = (None, None, None) if found is None else found
+    seen = data if sites is None else _tied(model, data)
+    posterior, log_likelihood = training.condition(model, seen, sites, marginals)
     value = float(log_likelihood if objective is None else objective)
     if not np.isfinite(value):
         raise FloatingPointError(
             f"the log likelihood of these data is not finite under this model: {value} with {model}; "
             "check the scale of `y` against the variances"
         )
-    return Fit(model, data, order, clock, found, value, sites, learnt, report)
+    return Fit(model, data, order, clock, posterior, value, sites, learnt, report)

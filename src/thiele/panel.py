@@ -23,6 +23,7 @@ from thiele.mean import ConstantMean
 from thiele.model import GP
 from thiele.parameters import constrain, log_prior, settled, unconstrain
 from thiele.precision import double_precision
+from thiele.programs import compiled
 from thiele.rules import Site
 from thiele.series import Clock, Order, Series, clock_for, series
 from thiele.starts import natural_scales, starting_points
@@ -211,21 +212,21 @@ def _padded(data: Series, length: int) -> Series:
     return Series(filled(data.time), filled(data.y), np.pad(data.observed, room), columns)
 
 
-@eqx.filter_jit
+@compiled
 def _evaluate(model: Any, vectors: Any, data: Series, sites: Site | None) -> Any:
     def one(vector: Any, data: Series, sites: Site | None) -> Any:
-        (value, (found, report)), gradient = training.objective_and_gradient(model, vector, data, sites)
-        return value, gradient, found, report.unconverged > 0
+        (value, found), gradient = training.objective_and_gradient(model, vector, data, sites)
+        return value, gradient, found.sites, found.report.unconverged > 0
 
     return jax.vmap(one)(vectors, data, sites)
 
 
-@eqx.filter_jit
+@compiled
 def _first(model: Any, vectors: Any, data: Series) -> Site:
     return jax.vmap(lambda vector, data: training.first_sites(constrain(model, vector), data))(vectors, data)
 
 
-@eqx.filter_jit
+@compiled
 def _condition(model: Any, vectors: Any, data: Series, sites: Site | None) -> Any:
     def one(vector: Any, data: Series, sites: Site | None) -> Any:
         at = constrain(model, vector)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +22,7 @@ from thiele.kernels import AbstractKernel
 from thiele.likelihoods import AbstractLikelihood, Shifted
 from thiele.mixtures import mixing
 from thiele.parameters import fixed
+from thiele.programs import compiled
 from thiele.rules import CVI, Marginal, PowerEP
 from thiele.rules.cavity import Cavity
 from thiele.sequence import with_site
@@ -62,7 +62,7 @@ def enough_places(model: Any, series: Series, tolerance: float, least: int = 2) 
     return Places(fixed(np.linspace(seen[0], seen[-1], count)))
 
 
-@eqx.filter_jit
+@compiled
 def loss_per_datum(model: Any, series: Series, widths: Float[Array, " k"], origin: float | Array) -> Float[Array, " k"]:
     """½ mean(Λ ν) for gaps of each width, with the curvature of every datum where the prior expects it."""
     likelihood = Shifted(model.likelihood, model.mean.value, model.kernel.outputs_observed)

@@ -23,6 +23,7 @@ from thiele.chain.matrices import dense
 from thiele.chain.smoothing import Outputs
 from thiele.kernels import AbstractKernel
 from thiele.mixtures import mixing
+from thiele.programs import compiled
 from thiele.rules import Marginal, Site
 from thiele.sde import SDE
 from thiele.spatial import cholesky
@@ -42,7 +43,7 @@ class ChainPosterior(eqx.Module):
     information: Information
     """Without its emission matrix, which is a constant of the kernel."""
 
-    @jax.jit
+    @compiled
     def latent(
         self, kernel: AbstractKernel, t_new: Float[Array, " q"], places: Float[Array, "q D"] | None = None
     ) -> Outputs:
@@ -58,7 +59,7 @@ class ChainPosterior(eqx.Module):
 
         return _in_pieces(piece, sde.dim, t_new, places)
 
-    @eqx.filter_jit
+    @compiled
     def draw(
         self,
         kernel: AbstractKernel,
@@ -91,7 +92,7 @@ class InducedPosterior(eqx.Module):
     sites: Site
     of: Literal["states", "values"] = eqx.field(static=True)
 
-    @jax.jit
+    @compiled
     def latent(
         self, kernel: AbstractKernel, t_new: Float[Array, " q"], places: Float[Array, "q D"] | None = None
     ) -> Outputs:
@@ -106,7 +107,7 @@ class InducedPosterior(eqx.Module):
 
         return _in_pieces(piece, at.dim, t_new, places)
 
-    @eqx.filter_jit
+    @compiled
     def draw(
         self,
         kernel: AbstractKernel,

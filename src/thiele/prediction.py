@@ -7,7 +7,6 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from jaxtyping import Array, ArrayLike, Float
 from thiele.axes import Axis, table
 from thiele.likelihoods import AbstractLikelihood
 from thiele.precision import double_precision
+from thiele.programs import compiled
 from thiele.series import floats
 
 
@@ -143,19 +143,19 @@ def _each(method: str, likelihood: AbstractLikelihood, covariates: Covariates, *
     return jax.vmap(one)(covariates, *columns)
 
 
-@eqx.filter_jit
+@compiled
 @double_precision
 def _observed_moments(likelihood: AbstractLikelihood, extra: Covariates, mean: Array, var: Array) -> Any:
     return _each("predict_mean_var", likelihood, extra, mean, var)
 
 
-@eqx.filter_jit
+@compiled
 @double_precision
 def _response(likelihood: AbstractLikelihood, extra: Covariates, f: Array) -> Float[Array, " n"]:
     return _each("conditional_mean", likelihood, extra, f)
 
 
-@eqx.filter_jit
+@compiled
 @double_precision
 def _observed_quantile(
     likelihood: AbstractLikelihood, extra: Covariates, p: Array, mean: Array, var: Array
@@ -163,7 +163,7 @@ def _observed_quantile(
     return _each("predictive_quantile", likelihood, extra, jnp.full(mean.shape[0], p), mean, var)
 
 
-@eqx.filter_jit
+@compiled
 @double_precision
 def _log_predictive(
     likelihood: AbstractLikelihood, extra: Covariates, y: Array, mean: Array, var: Array

@@ -15,7 +15,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.cluster.vq
 from jaxtyping import Array, Float
 
 from thiele.parameters import Parametric, Unit, fixed, param, positive, real
@@ -204,6 +203,8 @@ def as_spatial_inducing(given: Any) -> Inducing | Points:
 
 def _centres(places: Float[np.ndarray, "n D"], count: int) -> Float[np.ndarray, "count D"]:
     """The centres of k-means, the same at every call, each coordinate on its own scale."""
+    import scipy.cluster.vq  # it takes longer to load than most of this library
+
     rng = np.random.default_rng(0)
     some = places if len(places) <= LARGEST_SAMPLE else rng.choice(places, LARGEST_SAMPLE, replace=False)
     scale = np.where(np.ptp(some, axis=0) > 0.0, np.std(some, axis=0), 1.0)

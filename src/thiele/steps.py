@@ -92,3 +92,12 @@ def prior_chain(sde: SDE, times: Float[Array, " n"], repeated: DistinctSteps | N
     values = jnp.asarray(repeated.values, times.dtype)
     table = sde.functions(jnp.zeros_like(values), values)
     return Chain(mean, cov, RepeatedSteps(sde, values, table), jnp.asarray(repeated.index))
+
+
+def prior_covariances(chain: Chain, n: int) -> Float[Array, "d d n"]:
+    """P(t) of all n states of a chain that `prior_chain` made."""
+    sde, first = chain.moves.sde, chain.cov  # pyright: ignore[reportAttributeAccessIssue]
+    if sde.stationary:
+        return jnp.broadcast_to(sde.dense(first)[..., None], (sde.dim, sde.dim, n))
+    start, step = chain.inputs
+    return sde.dense(sde.covariance(jnp.concatenate([start, start[-1:] + step[-1:]])))

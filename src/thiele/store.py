@@ -26,7 +26,6 @@ import numpy as np
 from thiele import inducing, kernels, likelihoods, mean, model, priors, quadrature, rules, spatial, training
 from thiele.axes import Axis
 from thiele.fit import Fit
-from thiele.inducing import tie
 from thiele.learn import Learnt, Trace
 from thiele.parameters import Mark, Parametric, parameter_fields
 from thiele.precision import double_precision
@@ -252,7 +251,7 @@ def _restored(contents: dict[str, Any], arrays: dict[str, np.ndarray]) -> Fit:
     sites = None if sites is None else Site(**{name: arrays[at] for name, at in sites.items()})
     sites = jax.tree.map(jax.numpy.asarray, sites)
     tied = found.inducing is not None
-    seen = tie(data, np.asarray(found.inducing.times), found.inducing.of) if tied else data
+    seen = found.inducing.tie(data) if tied else data
     posterior, _ = training.condition(found, seen, sites)
     return Fit(
         found,

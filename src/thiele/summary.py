@@ -16,7 +16,6 @@ from jaxtyping import Float
 from thiele import training
 from thiele.durations import in_words
 from thiele.fit import Fit
-from thiele.inducing import tie
 from thiele.parameters import Parameter, Unit, constrain, parameters, unconstrain
 from thiele.precision import double_precision
 
@@ -90,7 +89,7 @@ def standard_errors(fit: Fit) -> Float[np.ndarray, " free"]:
     at = np.asarray(unconstrain(model))
     data: Any = fit.data
     if model.inducing is not None:
-        data = tie(fit.data, np.asarray(model.inducing.times), model.inducing.of)
+        data = model.inducing.tie(fit.data)
 
     def slope(vector: np.ndarray) -> np.ndarray:
         _, gradient = training.objective_and_gradient(model, jnp.asarray(vector), data, fit.sites)

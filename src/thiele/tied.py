@@ -80,6 +80,10 @@ class Tied(eqx.Module):
         S, D = chain.segments, chain.dim
         return Site(jnp.zeros((S, D), chain.z.dtype), jnp.zeros((S, D, D), chain.z.dtype))
 
+    def prior(self, chain: Induced) -> Marginal:
+        """What `smooth` makes of sites that say nothing, without a filter."""
+        return chain.prior()
+
     def smooth(self, chain: Induced, sites: Site) -> tuple[Marginal, Float[Array, ""]]:
         """q(w) of every segment, and log Z."""
         return chain.smooth(sites)

@@ -17,10 +17,12 @@ from jaxtyping import Array, Float, Int
 from thiele import approximate, exact
 from thiele.approximate import setting
 from thiele.chain import posterior
+from thiele.inference import Inferred
 from thiele.likelihoods import has_gaussian_noise as gaussian_noise
 from thiele.parameters import constrain, log_prior
 from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import scalar_in_double
+from thiele.programs import compiled
 from thiele.rules import Site
 from thiele.series import Series
 from thiele.tied import Tied
@@ -44,18 +46,29 @@ class Report(NamedTuple):
     unconverged: Int[Array, ""]
 
 
-def _exactly() -> Report:
-    return Report(*(jnp.zeros((), int) for _ in range(3)))
+class Found(NamedTuple):
+    """What inference found on the way: None where the posterior is exact."""
+
+    sites: Site | None
+    marginals: Any
+    report: Report
 
 
-def _value(model: Any, data: Series | Tied, start: Site | None) -> tuple[Float[Array, ""], tuple[Site | None, Report]]:
+def _exactly() -> Found:
+    return Found(None, None, Report(*(jnp.zeros((), int) for _ in range(3))))
+
+
+def _found(inferred: Inferred) -> Found:
+    report = Report(inferred.sweeps, inferred.repaired, 1 - inferred.converged)
+    return Found(inferred.sites, inferred.marginals, report)
+
+
+def _value(model: Any, data: Series | Tied, start: Site | None) -> tuple[Float[Array, ""], Found]:
     if is_exact(model):
-        value = exact.log_likelihood(model.kernel, model.likelihood, model.mean.value, data)
-        return value, (None, _exactly())
+        return exact.log_likelihood(model.kernel, model.likelihood, model.mean.value, data), _exactly()
     at = setting(model, data)
     found = approximate.find_sites(model.rule, at, start)
-    value = approximate.converged_objective(model.rule, at, found)
-    return value, (found.sites, Report(found.sweeps, found.repaired, 1 - found.converged))
+    return approximate.converged_objective(model.rule, at, found), _found(found)
 
 
 @scalar_in_double
@@ -64,22 +77,18 @@ def log_likelihood(model: Any, data: Series | Tied) -> Float[Array, ""]:
     return _value(model, data, None)[0]
 
 
-@eqx.filter_jit
-def objective(model: Any, data: Series | Tied) -> Float[Array, ""]:
-    """What learning maximises: the log likelihood and the log priors."""
-    return _value(model, data, None)[0] + log_prior(model)
-
-
-@eqx.filter_jit
+@compiled
 def objective_and_gradient(
     model: Any, vector: Float[Array, " free"], data: Series | Tied, start: Site | None
-) -> tuple[tuple[Float[Array, ""], tuple[Site | None, Report]], Float[Array, " free"]]:
-    """The same at free values `vector`, with its gradient there; sites start from `start`."""
+) -> tuple[tuple[Float[Array, ""], Found], Float[Array, " free"]]:
+    """What learning maximises, the log likelihood and the log priors, at free values `vector`, with its gradient there;
+    sites start from `start`.
+    """
 
-    def of_vector(v: Array) -> tuple[Array, tuple[Site | None, Report]]:
+    def of_vector(v: Array) -> tuple[Array, Found]:
         moved = constrain(model, v)
-        value, rest = _value(moved, data, start)
-        return value + log_prior(moved), rest
+        value, found = _value(moved, data, start)
+        return value + log_prior(moved), found
 
     return jax.value_and_grad(of_vector, has_aux=True)(vector)
 
@@ -100,30 +109,41 @@ def alternate(
     return value, gradient, new, repaired
 
 
-@eqx.filter_jit
+@compiled
 def begin(model: Any, data: Series | Tied) -> Any:
     """Where the paper's schedule begins."""
     return approximate.begin(model.rule, setting(model, data))
 
 
-@eqx.filter_jit
+@compiled
 def first_sites(model: Any, data: Series | Tied) -> Site:
     """Where sweeps to convergence begin."""
     return approximate.first_sites(setting(model, data))
 
 
-@eqx.filter_jit
-def find_sites(model: Any, data: Series | Tied) -> tuple[Site, Float[Array, ""], Report]:
-    """Sites to convergence at the model's hyperparameters, their energy, and how it went."""
+@compiled
+def find_sites(model: Any, data: Series | Tied) -> tuple[Float[Array, ""], Found]:
+    """Sites to convergence at the model's hyperparameters, and their energy."""
     found = approximate.find_sites(model.rule, setting(model, data))
-    return found.sites, found.energy, Report(found.sweeps, found.repaired, 1 - found.converged)
+    return found.energy, _found(found)
 
 
-@eqx.filter_jit
 def condition(
+    model: Any, data: Series | Tied, sites: Site | None, marginals: Any = None
+) -> tuple[ChainPosterior | InducedPosterior, Float[Array, ""] | None]:
+    """The posterior at the model's hyperparameters, given the sites where it is not exact; else with log p(y).
+
+    `marginals`, where they are known, are the posterior of a model with inducing times.
+    """
+    if marginals is not None and isinstance(data, Tied):
+        return InducedPosterior(model.inducing.times, marginals, sites, model.inducing.of), None
+    return _condition(model, data, sites)
+
+
+@compiled
+def _condition(
     model: Any, data: Series | Tied, sites: Site | None
 ) -> tuple[ChainPosterior | InducedPosterior, Float[Array, ""] | None]:
-    """The posterior at the model's hyperparameters, given the sites where it is not exact; else with log p(y)."""
     if sites is not None:
         return approximate.condition(model, data, sites), None
     chain, info, constant = exact.chain_and_information(model.kernel, model.likelihood, model.mean.value, data)
@@ -131,7 +151,7 @@ def condition(
     return ChainPosterior(jnp.asarray(data.time), states, info._replace(H=None)), log + constant
 
 
-@eqx.filter_jit
+@compiled
 def leave_one_out(model: Any, data: Series | Tied, sites: Site | None) -> Float[Array, " n"]:
     """log p(y_n | the others) for each datum in the order of time, without a refit."""
     at = setting(model, data)
@@ -142,7 +162,7 @@ def leave_one_out(model: Any, data: Series | Tied, sites: Site | None) -> Float[
     return at.data.leave_one_out(model.rule, at.likelihood, at.chain, marginals, sites)
 
 
-@eqx.filter_jit
+@compiled
 def slack(model: Any, data: Tied, sites: Site) -> Float[Array, ""]:
     """About how many nats of log p(y) the inducing states lose."""
     at = setting(model, data)

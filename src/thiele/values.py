@@ -72,6 +72,10 @@ class Values(NamedTuple):
         W = apart.reshape(*x.shape, latents, self.dim)
         return Projection(jnp.moveaxis(W, 1, -1), jnp.moveaxis(nu.reshape(latents, *x.shape), 0, 1))
 
+    def prior(self) -> Marginal:
+        """w is white."""
+        return Marginal(jnp.zeros((1, self.dim), self.z.dtype), jnp.eye(self.dim, dtype=self.z.dtype)[None])
+
     def smooth(self, sites: Site) -> tuple[Marginal, Float[Array, ""]]:
         """q(w), and log Z."""
         root, half = self._solved(sites)

@@ -47,7 +47,8 @@ def semidefinite_root(S: Float[Array, "count dim dim *batch"]) -> Float[Array, "
     columns = []
     for k in range(S.shape[1]):
         pivot = jnp.sqrt(jnp.maximum(rest[:, k, k], jnp.finfo(S.dtype).eps))
-        column = (rest[:, :, k] / pivot[:, None]).at[:, :k].set(0.0).at[:, k].set(pivot)
+        below = rest[:, k + 1 :, k] / pivot[:, None]
+        column = jnp.concatenate([jnp.zeros_like(rest[:, :k, k]), pivot[:, None], below], axis=1)
         rest = rest - column[:, :, None] * column[:, None, :]
         columns.append(column * scale)
     return jnp.stack(columns, axis=2)
