@@ -51,6 +51,7 @@ ROOMS = (
     "fit",
     "model",
     # What a fit offers to people; `Fit` reaches up to these when it is asked.
+    "archives",
     "store",
     "streaming",
     "forecast",
@@ -60,6 +61,7 @@ ROOMS = (
     "automatic",
     "together",
     "panel",
+    "panel_store",
     "reading",
 )
 # Leaves may import any room, and nothing imports them.
@@ -68,6 +70,7 @@ LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli
 LAZY = {
     "fit": {"plot", "report", "store", "streaming", "forecast", "left_out", "checks", "summary"},
     "model": {"automatic"},
+    "panel": {"panel_store"},
 }
 # The demonstration is a user's program: it may use everything.
 PROGRAMS = {"demo", "cli"}
