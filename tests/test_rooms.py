@@ -52,6 +52,7 @@ ROOMS = (
     "fit",
     "model",
     # What a fit offers to people; `Fit` reaches up to these when it is asked.
+    "archives",
     "store",
     "streaming",
     "forecast",
@@ -61,6 +62,7 @@ ROOMS = (
     "automatic",
     "together",
     "panel",
+    "panel_store",
     "reading",
 )
 # Leaves may import any room, and nothing imports them.
@@ -69,6 +71,7 @@ LEAVES = ("data", "dense", "dense_sites", "dense_sparse", "plot", "report", "cli
 LAZY = {
     "fit": {"plot", "report", "store", "streaming", "forecast", "left_out", "checks", "summary"},
     "model": {"automatic"},
+    "panel": {"panel_store"},
 }
 # The demonstration is a user's program: it may use everything.
 PROGRAMS = {"demo", "cli"}

@@ -49,10 +49,10 @@ from thiele.likelihoods import (
 )
 from thiele.model import GP
 from thiele.panel import Panel, fit_panel
+from thiele.panel_store import load
 from thiele.parameters import fixed, param
 from thiele.prediction import Prediction
 from thiele.rules import CVI, EKS, PL, VGP, Laplace, PowerEP
-from thiele.store import load
 
 __version__ = "0.1.0"
 

@@ -31,10 +31,10 @@ from thiele.together import Evaluations, maximise_together
 
 
 class Panel(Mapping[Any, Fit]):
-    """A fit for each key: `panel["Copenhagen"].predict(...)`; `forecast` and `summary` for all at once."""
+    """A fit for each key: `panel["Copenhagen"].predict(...)`; tables of all at once have a column `name` of keys."""
 
     def __init__(self, fits: dict[Any, Fit], name: str = "key") -> None:
-        self._fits, self._name = fits, name
+        self._fits, self.name = fits, name
 
     def __getitem__(self, key: Any) -> Fit:
         if key not in self._fits:
@@ -56,6 +56,10 @@ class Panel(Mapping[Any, Fit]):
         """The forecasts of all series in one table, with a column (in pandas a level of the index) of keys."""
         return self._joined({key: fit.forecast(horizon, **options) for key, fit in self.items()})
 
+    def table(self, t_new: Any = None, level: float = 0.95) -> Any:
+        """Predictions of all series at `t_new`, or of each at its own times, in one table: see `Prediction.table`."""
+        return self._joined({key: fit.predict(t_new).table(level) for key, fit in self.items()})
+
     def impute(self, level: float = 0.95) -> Any:
         """All series with what is missing filled in, in one table."""
         return self._joined({key: fit.impute(level) for key, fit in self.items()})
@@ -64,20 +68,26 @@ class Panel(Mapping[Any, Fit]):
         """What is out of place in any series, in one table."""
         return self._joined({key: fit.anomalies(rate, level) for key, fit in self.items()})
 
+    def save(self, path: Any) -> Any:
+        """Write one file that `th.load` reads; atomically, and without pickle. See `thiele.panel_store.save`."""
+        from thiele.panel_store import save
+
+        return save(self, path)
+
     def _joined(self, tables: dict[Any, Any]) -> Any:
         library = next(iter(self.values())).clock.axis.library
         if library == "pandas":
-            return importlib.import_module("pandas").concat(tables, names=[self._name])
+            return importlib.import_module("pandas").concat(tables, names=[self.name])
         if library == "polars":
             pl = importlib.import_module("polars")
-            return pl.concat([t.select(pl.lit(key).alias(self._name), pl.all()) for key, t in tables.items()])
+            return pl.concat([t.select(pl.lit(key).alias(self.name), pl.all()) for key, t in tables.items()])
         if library == "xarray":
             xr = importlib.import_module("xarray")
             pd = importlib.import_module("pandas")
-            return xr.concat(list(tables.values()), dim=pd.Index(list(tables), name=self._name))
+            return xr.concat(list(tables.values()), dim=pd.Index(list(tables), name=self.name))
         keys = np.concatenate([np.full(table.rows, key) for key, table in tables.items()])
         first = next(iter(tables.values()))
-        return Table({self._name: keys} | {c: np.concatenate([table[c] for table in tables.values()]) for c in first})
+        return Table({self.name: keys} | {c: np.concatenate([table[c] for table in tables.values()]) for c in first})
 
 
 @double_precision
@@ -131,7 +141,7 @@ class _Batch:
     def __init__(self, model: GP, data: list[Series]) -> None:
         self.model, self.data = model, data
         longest = max(len(one.time) for one in data)
-        stacked = [_padded(one, longest) for one in data]
+        stacked = [padded(one, longest) for one in data]
         self.all: Series = jax.tree.map(lambda *x: jnp.asarray(np.stack(x)), *stacked)
         self.location = training.has_gaussian_noise(model)
         self.exact = training.is_exact(model)
@@ -205,7 +215,8 @@ class _Batch:
         return fits
 
 
-def _padded(data: Series, length: int) -> Series:
+def padded(data: Series, length: int) -> Series:
+    """The series with times at its end that carry no information."""
     room = (0, length - len(data.time))
     filled = lambda x: np.pad(x, room, mode="edge")  # noqa: E731
     columns = {name: filled(value) for name, value in data.covariates.items()}

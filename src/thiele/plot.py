@@ -131,7 +131,10 @@ def plot_map(
     picture = ax.pcolormesh(across, up, values.reshape(len(across), len(up)).T, cmap="viridis", shading="gouraud")
     ax.figure.colorbar(picture, ax=ax, label="mean of y" if show == "mean" else "standard deviation of y")
     if observations:
-        ax.plot(*seen, ".", color=BLACK, ms=2.0 if len(seen[0]) > 200 else 4.0, alpha=0.6)
+        # Few have an edge, because a map is dark in places and bright in others.
+        few = {"marker": "o", "ms": 4.0, "mec": "white", "mew": 0.6}
+        style = few if len(seen[0]) <= 200 else {"marker": ".", "ms": 2.0, "alpha": 0.6}
+        ax.plot(*seen, ls="", color=BLACK, **style)
     return ax
 
 

@@ -10,13 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import io
-import json
 import math
 import os
-import secrets
-import zipfile
-import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +20,7 @@ import jax
 import numpy as np
 
 from thiele import inducing, kernels, likelihoods, mean, model, priors, quadrature, rules, spatial, training
+from thiele.archives import Archive, NotSaved, packed, unpacked, write_whole
 from thiele.axes import Axis
 from thiele.fit import Fit
 from thiele.learn import Learnt, Trace
@@ -36,7 +33,6 @@ from thiele.training import Report
 
 FORMAT = "thiele fit"
 VERSION = 1
-CONTENTS = "thiele.json"
 ROOMS = (kernels, spatial, likelihoods, rules, quadrature, priors, inducing, mean, model)
 
 
@@ -56,15 +52,16 @@ KNOWN = _known_classes()
 NAMES = {made: name for name, made in KNOWN.items()}
 
 
-class NotSaved(ValueError):
-    """A file that is no saved fit, or cannot be read by this version."""
-
-
 # Writing.
 
 
 def save(fit: Fit, path: str | os.PathLike) -> Path:
     """Write `fit` to `path`, in place of what is there; returns the path."""
+    return write_whole(Path(path), packed(archived(fit)))
+
+
+def archived(fit: Fit) -> Archive:
+    """All that is kept of a fit."""
     arrays: dict[str, np.ndarray] = {}
 
     def kept(name: str, value: Any) -> str:
@@ -98,45 +95,7 @@ def save(fit: Fit, path: str | os.PathLike) -> Path:
         },
         "inference": None if fit.inference is None else {k: int(v) for k, v in fit.inference._asdict().items()},
     }
-    return write_whole(Path(path), _zipped(contents, arrays))
-
-
-def write_whole(path: Path, payload: bytes) -> Path:
-    """Put `payload` at `path` so that a reader, and a machine that loses power, sees all of it or what was there."""
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"`path` must be a file, got the folder {path}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"`path` must be in a folder that exists, got {path}")
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
-    try:
-        with open(beside, "xb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":  # the new name has to reach the disk too; elsewhere a folder cannot be opened
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    return path
-
-
-def _zipped(contents: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        # Without the hour: two files of one fit are equal, byte for byte.
-        file.writestr(zipfile.ZipInfo(CONTENTS), json.dumps(contents, indent=1, allow_nan=False), zipfile.ZIP_DEFLATED)
-        for name, array in arrays.items():
-            one = io.BytesIO()
-            np.lib.format.write_array(one, np.ascontiguousarray(array), allow_pickle=False)
-            file.writestr(zipfile.ZipInfo(f"{name}.npy"), one.getvalue(), zipfile.ZIP_DEFLATED)
-    return out.getvalue()
+    return Archive(contents, arrays)
 
 
 def _clock(clock: Clock) -> dict[str, Any]:
@@ -188,49 +147,30 @@ def _mark(mark: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
 @double_precision
 def load(path: str | os.PathLike) -> Fit:
     """The fit that `fit.save(path)` wrote. No code in the file is run; a file that is not whole is refused."""
-    contents, arrays = _read(Path(path))
+    return restored(unpacked(Path(path).read_bytes(), path, {FORMAT: VERSION}), path)
+
+
+def restored(archive: Archive, path: Any, conditioned: Callable[[Fit], Fit] | None = None) -> Fit:
+    """A fit from its archive, with its posterior by `conditioned`; `path` is for errors."""
     try:
-        return _restored(contents, arrays)
+        return (conditioned or with_posterior)(_held(archive))
     except NotSaved as problem:
         raise NotSaved(f"{path} {problem}") from None
     except (KeyError, TypeError, ValueError, IndexError) as problem:
         raise NotSaved(f"{path} is damaged: {type(problem).__name__}: {problem}") from problem
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    try:
-        with zipfile.ZipFile(path) as file:
-            if CONTENTS not in file.namelist():
-                raise NotSaved(f"{path} is no saved fit of thiele: it is an archive without {CONTENTS}")
-            contents = json.loads(file.read(CONTENTS))
-            if not isinstance(contents, dict) or contents.get("format") != FORMAT:
-                raise NotSaved(f"{path} is no saved fit of thiele: its {CONTENTS} is of another kind")
-            version = contents.get("version")
-            if not isinstance(version, int) or version < 1:
-                raise NotSaved(f"{path} is damaged: its version is {version!r}")
-            if version > VERSION:
-                raise NotSaved(
-                    f"{path} was written by a newer thiele, in format {version}; this one reads formats up to "
-                    f"{VERSION}: install a newer thiele"
-                )
-            arrays = {
-                name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(file.read(name)), allow_pickle=False)
-                for name in file.namelist()
-                if name.endswith(".npy")
-            }
-    except zipfile.BadZipFile as problem:
-        cut = path.stat().st_size > 0 and path.read_bytes()[:2] == b"PK"
-        raise NotSaved(
-            f"{path} is damaged: {problem}" if cut else f"{path} is no saved fit of thiele: it is not an archive"
-        ) from None
-    except NotSaved:
-        raise
-    except (ValueError, EOFError, zlib.error, NotImplementedError) as problem:
-        raise NotSaved(f"{path} is damaged: {problem}") from None
-    return contents, arrays
+def with_posterior(held: Fit) -> Fit:
+    """With the posterior, which a file does not hold."""
+    data, places = held.data, held.model.inducing
+    seen = data if places is None else places.tie(data)
+    posterior, _ = training.condition(held.model, seen, held.sites)
+    return dataclasses.replace(held, posterior=posterior)
 
 
-def _restored(contents: dict[str, Any], arrays: dict[str, np.ndarray]) -> Fit:
+def _held(archive: Archive) -> Fit:
+    """All that a file holds of a fit: everything but the posterior."""
+    contents, arrays = archive.contents, archive.arrays
     found = _thing(contents["model"], arrays)
     held, learnt = contents["data"], contents["learnt"]
     time, space = arrays[held["time"]], arrays[held["space"]] if "space" in held else None
@@ -249,10 +189,7 @@ def _restored(contents: dict[str, Any], arrays: dict[str, np.ndarray]) -> Fit:
         raise NotSaved("is damaged: its times, places, values and marks of what was observed differ in length")
     sites = contents["sites"]
     sites = None if sites is None else Site(**{name: arrays[at] for name, at in sites.items()})
-    sites = jax.tree.map(jax.numpy.asarray, sites)
-    tied = found.inducing is not None
-    seen = found.inducing.tie(data) if tied else data
-    posterior, _ = training.condition(found, seen, sites)
+    posterior: Any = None
     return Fit(
         found,
         data,
@@ -260,7 +197,7 @@ def _restored(contents: dict[str, Any], arrays: dict[str, np.ndarray]) -> Fit:
         _clock_of(contents["clock"]),
         posterior,
         _thing(contents["objective"], arrays),
-        sites,
+        jax.tree.map(jax.numpy.asarray, sites),
         None if learnt is None else _learnt(learnt, arrays),
         None if contents["inference"] is None else Report(**contents["inference"]),
     )

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from thiele.archives import write_whole
 from thiele.calendars import to_local
 from thiele.checks import check
 from thiele.durations import in_words
@@ -28,7 +29,6 @@ from thiele.likelihoods import Bernoulli
 from thiele.parameters import Unit, parameters
 from thiele.prediction import Prediction
 from thiele.series import Clock
-from thiele.store import write_whole
 from thiele.summary import summary
 
 GRID = 800  # times of the curves

@@ -1,0 +1,5 @@
+"""`python -m thiele.cli`."""
+
+from thiele.cli import main
+
+main()
