@@ -101,3 +101,13 @@ def test_sites_begin_near_the_data_however_far_they_are():
     mean = jit(found)()
     large = Y > 0
     np.testing.assert_allclose(mean[large], np.log(1e4 * Y[large]), atol=0.2)
+
+
+def test_a_start_that_overflows_is_held_near_the_prior_mean():
+    # Under the prior the noise may be e^-50, and the mean of log p(y | f) is -1e63: no step from there is good.
+    data = th.data.motorcycle()
+    kernel = th.Stack(th.Matern12(2000.0, 8.0), th.Matern12(200.0, 8.0))
+    model = th.GP(kernel, th.HeteroscedasticGaussian(), mean=[0.0, 10.0])
+    found = model.condition(data.time, data.value)
+    # One size of noise for all gives -623.6 with everything learnt.
+    assert -660.0 < found.objective < -600.0

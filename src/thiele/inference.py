@@ -31,6 +31,8 @@ SMALLEST_STEP = 1e-5
 # In nats: an energy that is the difference of terms so large that their rounding exceeds this says nothing, not even on
 # the way to sites that say more.
 LARGEST_ROUNDING = 1e6
+# So many starts are tried for one whose energy is good to a nat.
+STARTS = 12
 # The baseline by gradients has no residual; it has converged when this many steps in a row gain nothing. Near the
 # optimum the first steps of Adam lead away from it, and fewer would take that for the end.
 PATIENCE = 60
@@ -167,11 +169,22 @@ def _sweep_to_convergence(
             # Repaired sites are not where the merit is highest; there the rule's own fixed point is the aim.
             no_worse |= (new.repaired > 0) & (new.residual < now.residual)
         good = jnp.isfinite(new.energy) & jnp.isfinite(new.residual) & _is_a_density(new.marginals) & no_worse
-        good &= new.slack < LARGEST_ROUNDING
+        good &= new.slack < jnp.where(jnp.isfinite(now.residual) | (sweeps > STARTS), LARGEST_ROUNDING, 1.0)
         # The first look has no predecessor to learn a step from.
         following = jnp.where(sweeps == 0, rule.step, _secant_step(now, new, step, rule.step))
         kept = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, now)
-        return State(kept, jnp.where(good, following, 0.5 * step), sweeps + 1)
+        return State(*_another_start(kept, jnp.where(good, following, 0.5 * step), sweeps), sweeps + 1)
+
+    def _another_start(now: Look, step: Array, sweeps: Array) -> tuple[Look, Array]:
+        """While nothing was good yet: q held ever nearer to the prior mean, and the start ever more faintly, in turn.
+
+        Under a wide q the mean of a steep log p(y | f) overflows where under a narrow one it does not.
+        """
+        blank, power = ~jnp.isfinite(now.residual), 4.0 ** (sweeps // 2 + 1)
+        held = sweeps % 2 == 0
+        other = jax.tree.map(lambda a, b: jnp.where(held, a, b), hold, start)
+        target = jax.tree.map(lambda a, b: jnp.where(blank, a, b), other, now.target)
+        return now._replace(target=target), jnp.where(blank, jnp.where(held, power, 1.0 / power), step)
 
     def unfinished(state: State) -> Array:
         now, step, sweeps = state
@@ -179,6 +192,9 @@ def _sweep_to_convergence(
 
     # Before the first look: the prior, worse than anything, from which `start` is a full step away.
     none = jax.tree.map(jnp.zeros_like, start)
+    spread = jnp.diagonal(data.prior(chain).var, axis1=-2, axis2=-1)
+    inverse = jnp.where(spread > 0.0, 1.0 / jnp.where(spread > 0.0, spread, 1.0), 0.0)
+    hold = Site(none.shift, inverse[..., None] * jnp.eye(spread.shape[-1], dtype=spread.dtype))
     shapes = jax.eval_shape(look, start)
     blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     worst = jnp.full_like(blank.energy, -jnp.inf)
