@@ -8,6 +8,9 @@
 The data have `time`, `value`, `test_time`, `test_value` and `inducing`; `benchmarks.settings` says what the settings
 are. An energy that is no number ends the schedule, and the answer says at which iteration. The library fits no current
 JAX, so it has an environment of its own, and nothing of thiele is imported here.
+
+One thing is mended, without which sparse models of several latent functions cannot be scored: their predictions keep
+the diagonal of the covariance alone where the density asks for all of it, as the full models return.
 """
 
 from __future__ import annotations
@@ -117,9 +120,10 @@ class Schedule:
         return time.perf_counter() - start
 
     def nlpd(self) -> float:
-        found = float(
-            self.model.negative_log_predictive_density(**self.inputs("test_time", "test_value"), **self.cubature)
-        )
+        inputs = self.inputs("test_time", "test_value")
+        if self.model.func_dim > 1 and "R" not in inputs:
+            bn.basemodels.diag = lambda covariance: covariance
+        found = float(self.model.negative_log_predictive_density(**inputs, **self.cubature))
         if not math.isfinite(found):
             raise Unable(f"its NLPD is {found} after {self.done} iterations")
         return found
