@@ -26,7 +26,7 @@ from rich.table import Table
 
 from benchmarks.environment import PEERS, python_of
 from benchmarks.process import Slow, Worker
-from benchmarks.workers.protocol import OPERATIONS, PROBLEMS
+from benchmarks.workers.protocol import OPERATIONS, PROBLEMS, irregular_series
 
 LIBRARIES = ("thiele", "celerite2", "tinygp", "smolgp")
 TOLERANCE = 1e-6
@@ -35,10 +35,7 @@ COMPILE_ALLOWANCE = 120.0
 
 
 def write_data(n: int, path: Path) -> None:
-    """Irregular times, ten to a unit on average, and two waves in noise; the span grows with n."""
-    rng = np.random.default_rng(n)
-    t = np.cumsum(rng.exponential(0.1, n))
-    y = np.sin(t) + 0.5 * np.cos(6.0 * t) + rng.normal(0.0, 0.3, n)
+    t, y = irregular_series(n)
     np.savez(path, t=t, y=y)
 
 

@@ -19,7 +19,8 @@ class Slow(Exception):
 class Worker:
     """One library in a process of its own; started again after a call that ran past the limit."""
 
-    def __init__(self, library: str, python: Path | str):
+    def __init__(self, library: str, python: Path | str, environment: dict[str, str] | None = None):
+        self.environment = environment
         self.command = [str(python), "-m", f"benchmarks.workers.{library}"]
         self.process: subprocess.Popen[bytes] | None = None
         # A file, not a pipe: a library that says much must not be stopped by a full one.
@@ -30,7 +31,12 @@ class Worker:
             self.said.seek(0)
             self.said.truncate()
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, cwd=ROOT
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.said,
+                cwd=ROOT,
+                env=self.environment,
             )
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None

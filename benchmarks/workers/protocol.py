@@ -51,6 +51,14 @@ PROBLEMS = {
 
 OPERATIONS = ("value", "gradient", "condition")
 
+
+def irregular_series(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Irregular times, ten to a unit on average, and two waves in noise; the span grows with n."""
+    rng = np.random.default_rng(n)
+    t = np.cumsum(rng.exponential(0.1, n))
+    return t, np.sin(t) + 0.5 * np.cos(6.0 * t) + rng.normal(0.0, 0.3, n)
+
+
 Outputs = dict[str, Any]
 Call = Callable[[], Outputs]
 
