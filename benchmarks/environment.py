@@ -28,8 +28,10 @@ REFERENCE = Environment(
     "reference",
     (
         ("--no-deps", "bayesnewton==1.3.4"),
-        ("jax==0.4.13", "jaxlib==0.4.13", "objax==1.7.0", "tensorflow-probability==0.21.0"),
-        ("numba==0.68.1", "numpy==1.26.4", "scipy==1.12.0"),
+        (
+            *("jax==0.4.13", "jaxlib==0.4.13", "objax==1.7.0", "tensorflow-probability==0.21.0"),
+            *("numba==0.68.1", "numpy==1.26.4", "scipy==1.12.0"),
+        ),
     ),
 )
 

@@ -208,10 +208,11 @@ def show(results: list[Found]) -> str:
     parts = [
         "One iteration, and what it takes to get there:",
         table(ITERATION, [iteration_row(found) for found in results]),
-        "To the end of the reference's schedule, and to thiele's optimum:",
-        table(FINAL, [final_row(found) for found in results]),
         *(line for found in results for line in troubles(found)),
     ]
+    if any("nlpd" in found[name] for found in results for name in NAMES):
+        words = "To the end of the reference's schedule, and to thiele's optimum:"
+        parts += [words, table(FINAL, [final_row(found) for found in results])]
     return "\n\n".join(parts)
 
 
