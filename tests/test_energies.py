@@ -73,7 +73,9 @@ def test_the_filter_energy_is_exact_for_a_gaussian_likelihood():
 
 
 @pytest.mark.parametrize(
-    "rule", [PowerEP(), Laplace(), pytest.param(EKS(), marks=pytest.mark.slow)], ids=lambda r: type(r).__name__
+    "rule",
+    [PowerEP(), *(pytest.param(rule, marks=pytest.mark.slow) for rule in (Laplace(), EKS()))],
+    ids=lambda r: type(r).__name__,
 )
 def test_the_gradient_at_convergence_is_that_of_the_value_as_the_sites_follow(rule):
     p = problem("poisson exp")

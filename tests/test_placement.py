@@ -15,7 +15,7 @@ def full():
     return th.GP(KERNEL, th.Poisson()).condition(T, Y)
 
 
-@pytest.mark.parametrize("tolerance", [1e-2, 1e-4])
+@pytest.mark.parametrize("tolerance", [1e-2, pytest.param(1e-4, marks=pytest.mark.slow)])
 def test_automatic_inducing_times_lose_about_what_was_allowed(full, tolerance):
     fit = th.GP(KERNEL, th.Poisson(), inducing=th.Inducing("auto", tolerance=tolerance)).condition(T, Y)
     lost = full.objective - fit.objective
@@ -32,6 +32,7 @@ def test_where_all_times_are_needed_the_model_is_the_full_one(full):
     assert rough.slack == 0.0
 
 
+@pytest.mark.slow
 def test_learning_looks_again_at_how_many_are_enough():
     model = th.GP(th.Matern52(1.0, 30.0), th.Poisson(), inducing=th.Inducing("auto", tolerance=1e-3))
     before, fit = model.condition(T, Y), model.fit(T, Y)

@@ -31,7 +31,9 @@ def double_precision():
         yield
 
 
-@pytest.mark.parametrize("rule", [CVI(), PowerEP(0.5)], ids=["cvi", "power ep 0.5"])
+@pytest.mark.parametrize(
+    "rule", [CVI(), pytest.param(PowerEP(0.5), marks=pytest.mark.slow)], ids=["cvi", "power ep 0.5"]
+)
 def test_a_pass_in_sequence_has_the_fixed_point_of_parallel_sweeps_and_comes_closer_to_it(rule):
     whole = jax.tree.map(jnp.asarray, tie(Series(T, Y, np.ones(T.size, bool), {}), Z, whole=True))
     chain, data = chain_of(KERNEL, Z), tied(T, observed(Y), Z)

@@ -142,7 +142,8 @@ LEARNT = th.SpaceTime(
 
 # Tied power EP is left out: with several data in a segment its derivative is that with the sites held.
 @pytest.mark.parametrize(
-    ("rule", "tied"), [("cvi", True), ("cvi", False), pytest.param("ep", False, marks=pytest.mark.slow)]
+    ("rule", "tied"),
+    [("cvi", True), *(pytest.param(rule, False, marks=pytest.mark.slow) for rule in ("cvi", "ep"))],
 )
 def test_gradients_in_all_hyperparameters_and_points_are_those_of_finite_differences(rule, tied):
     likelihood, y = DATA["bernoulli"]
@@ -170,7 +171,9 @@ def test_the_order_of_rows_and_of_stations_changes_nothing():
     np.testing.assert_allclose(p.var, r.var, atol=1e-8)
 
 
-@pytest.mark.parametrize("inducing", [None, Z], ids=["a state at each time", "inducing times"])
+@pytest.mark.parametrize(
+    "inducing", [pytest.param(None, marks=pytest.mark.slow), Z], ids=["a state at each time", "inducing times"]
+)
 def test_missing_values_are_as_if_their_rows_were_not_there(inducing):
     y = DATA["poisson"][1].copy()
     # Some values, and one whole time step.
@@ -201,7 +204,9 @@ def test_more_data_at_a_time_than_inducing_points_and_times_of_unequal_size():
         np.testing.assert_allclose(fit.predict(NEW).var, tied.predict(NEW).var, rtol=1e-6)
 
 
-@pytest.mark.parametrize("inducing", [None, Z], ids=["a state at each time", "inducing times"])
+@pytest.mark.parametrize(
+    "inducing", [pytest.param(None, marks=pytest.mark.slow), Z], ids=["a state at each time", "inducing times"]
+)
 def test_joint_draws_have_the_moments_of_the_posterior(inducing):
     fit = model("gaussian", AWAY, inducing=inducing).condition(X, DATA["gaussian"][1])
     n = 20_000
@@ -249,7 +254,9 @@ def test_a_fit_learns_points_lengthscales_and_noise():
     assert np.max(np.abs(fit.predict(grid).mean - wanted)) < 0.3
 
 
-@pytest.mark.parametrize("inducing", [None, Z], ids=["a state at each time", "inducing times"])
+@pytest.mark.parametrize(
+    "inducing", [pytest.param(None, marks=pytest.mark.slow), Z], ids=["a state at each time", "inducing times"]
+)
 def test_a_saved_fit_predicts_the_same(inducing, tmp_path):
     fit = model("poisson", inducing=inducing).condition(X, DATA["poisson"][1])
     loaded = th.load(fit.save(tmp_path / "fit.thiele"))

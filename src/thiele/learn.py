@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import jax
 import numpy as np
 import optax
 import scipy.optimize
@@ -124,6 +125,12 @@ def climb(evaluate: Evaluate, start: np.ndarray, learning_rate: float, *, steps:
     """The paper's schedule: `steps` steps of Adam, each after one sweep of the sites that `evaluate` takes with it."""
     optimiser = optax.adam(learning_rate)
     vector, memory = np.asarray(start), optimiser.init(np.asarray(start))
+
+    @jax.jit  # one call, not ten: with few data these would take longer than the sweep
+    def adam(vector: np.ndarray, gradient: np.ndarray, memory: Any) -> tuple[Any, Any]:
+        change, memory = optimiser.update(-gradient, memory)
+        return optax.apply_updates(vector, change), memory
+
     message = f"{steps} steps were taken"
     with Display(progress) as display:
         record = _Record(start, display)
@@ -136,8 +143,8 @@ def climb(evaluate: Evaluate, start: np.ndarray, learning_rate: float, *, steps:
                     message = "the objective is no longer finite: this is the last point where it was"
                     vector = record.best
                     break
-                change, memory = optimiser.update(-found.gradient, memory)
-                vector = np.asarray(optax.apply_updates(vector, change))
+                moved, memory = adam(vector, found.gradient, memory)
+                vector = np.asarray(moved)
         except KeyboardInterrupt:
             message = "interrupted: this is the last point"
     return Learnt(vector, float(record.value), record.trace(), message.endswith("were taken"), message)

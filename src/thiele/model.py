@@ -317,14 +317,15 @@ class _Search:
         if self.batch_size is not None and isinstance(data, Tied):
             data = data.batch(self.rng, self.batch_size)
         value, gradient, sites, repaired = training.alternate(self.model, vector, data, self.sites)
-        if bool(jnp.isfinite(value)):
+        objective = float(value)
+        if np.isfinite(objective):
             self.sites = sites
-        return Evaluation(float(value), np.asarray(gradient) * self.scales, 1, int(repaired))
+        return Evaluation(objective, np.asarray(gradient) * self.scales, 1, int(repaired))
 
 
 def _unconverged(found: tuple[tuple[Array, training.Found], Array]) -> bool:
     (value, (_, _, report)), _ = found
-    return bool(report.unconverged) or not bool(jnp.isfinite(value))
+    return bool(report.unconverged) or not np.isfinite(float(value))
 
 
 def conditioned(model: GP, data: Series, order: Order, clock: Clock) -> Fit:

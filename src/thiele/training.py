@@ -72,6 +72,7 @@ def _value(model: Any, data: Series | Tied, start: Site | None) -> tuple[Float[A
 
 
 @scalar_in_double
+@compiled
 def log_likelihood(model: Any, data: Series | Tied) -> Float[Array, ""]:
     """log p(y), exact or as the rule's energy approximates it, differentiable in model and data."""
     return _value(model, data, None)[0]

@@ -80,6 +80,7 @@ def test_values_moments_and_gradients_agree(lanes):
     np.testing.assert_allclose(found.var, jnp.einsum("lgn,ghn,mhn->lmn", mix, whole.var, mix), atol=1e-10)
 
 
+@pytest.mark.slow
 def test_draws_have_the_mean_of_the_posterior():
     chain, *parts = problem()
     n = 20_000
