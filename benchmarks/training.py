@@ -41,8 +41,8 @@ class Training:
         return self._fitted("best")
 
     def iterations(self, count: int) -> np.ndarray:
-        """Seconds of each of `count` steps of the paper's schedule; the first, which prepares, is not among them."""
-        return np.diff(self.paper(1 + count).steps)
+        """Seconds of each of `count` steps of the paper's schedule, after two that prepare."""
+        return np.diff(self.paper(2 + count).steps)[1:]
 
     def nlpd(self, fit: th.Fit) -> float:
         """The mean negative log predictive density of the rows to test."""

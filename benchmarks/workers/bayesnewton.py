@@ -73,6 +73,13 @@ def likelihood_of(settings: dict[str, Any]) -> Any:
     raise Unable(f"BayesNewton has no likelihood like this {name}")
 
 
+def require_finite(kernel: Any) -> None:
+    """Starting values of more than about 709 overflow the library's softplus, and every number after them is NaN."""
+    for name, variable in kernel.vars().items():
+        if not np.all(np.isfinite(variable.value)):
+            raise Unable(f"its softplus overflows: {name} starts at {variable.value}")
+
+
 class Schedule:
     """The published schedule on one fold, one iteration at a time."""
 
@@ -83,8 +90,10 @@ class Schedule:
         self.cubature = {"cubature": bn.cubature.Unscented(dim=None)} if product else {}
         sparse = {"Z": data["inducing"]} if settings["kind"] == "sparse" else {}
         power = {"power": 1.0} if settings["rule"] == "PEP" else {}
+        kernel = kernel_of(settings["kernel"])
+        require_finite(kernel)
         self.model = MODELS[settings["kind"], settings["rule"]](
-            kernel=kernel_of(settings["kernel"]),
+            kernel=kernel,
             likelihood=likelihood_of(settings["likelihood"]),
             **self.inputs("time", "value"),
             **sparse,
