@@ -29,12 +29,12 @@ def test_a_row_says_none_where_there_is_no_gpu():
     assert len(row) == len(gpu.COLUMNS)
 
 
-def test_claims_are_compared_with_what_was_measured_at_a_million():
-    assert gpu.claims([result("value", n=10**5)]) == []
-    said = gpu.claims([result("value"), result("condition", lanes=0.03), {"task": "coal", "found": {}}])
+def test_aims_are_compared_with_what_was_measured_at_a_million():
+    assert gpu.aims([result("value", n=10**5)]) == []
+    said = gpu.aims([result("value"), result("condition", lanes=0.03), {"task": "coal", "found": {}}])
     assert said == [
-        "cpu: the likelihood is 6.0 times as fast as the scan (as claimed)",
-        "cpu: conditioning takes 3.0 times the likelihood (claimed: 2)",
+        "cpu: the likelihood is 6.0 times as fast as the scan (as aimed)",
+        "cpu: conditioning takes 3.0 times the likelihood (aim: 2)",
     ]
 
 
