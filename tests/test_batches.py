@@ -7,7 +7,7 @@ import pytest
 
 import thiele as th
 from tests.likelihoods.registry import jit
-from tests.test_tied import chain_of, tied
+from tests.tied import chain_of, tied
 from thiele import inducing
 from thiele.energies import observed
 from thiele.inference import infer, sweep

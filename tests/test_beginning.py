@@ -7,7 +7,7 @@ import pytest
 
 import thiele as th
 from tests.likelihoods.registry import jit
-from tests.test_tied import tied
+from tests.tied import tied
 from thiele.bridges import bridges
 from thiele.energies import observed
 from thiele.inference import initial_sites

@@ -48,6 +48,7 @@ ROOMS = (
     "training",
     "learn",
     "starts",
+    "search",
     "prediction",
     "fit",
     "model",

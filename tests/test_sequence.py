@@ -7,7 +7,7 @@ import pytest
 
 from tests.likelihoods.registry import jit
 from tests.test_energies import as_given, exact_log_likelihood
-from tests.test_tied import chain_of, tied
+from tests.tied import chain_of, tied
 from thiele import dense_sites
 from thiele import kernels as kn
 from thiele import likelihoods as th

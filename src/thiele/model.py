@@ -12,28 +12,25 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from thiele import training
-from thiele.approximate import sites_of
 from thiele.axes import separated
 from thiele.fit import Fit
 from thiele.inducing import Inducing, Places, as_inducing
 from thiele.kernels import AbstractKernel
-from thiele.learn import Evaluation, Learnt, climb, maximise
+from thiele.learn import Learnt, climb, maximise
 from thiele.likelihoods import AbstractLikelihood, ByOutput, Gaussian, Shifted
 from thiele.mean import ConstantMean, as_mean
-from thiele.parameters import Default, Parametric, constrain, log_prior, parameters, settled, unconstrain
+from thiele.parameters import Default, Parametric, constrain, parameters, settled, unconstrain
 from thiele.placement import enough_places
 from thiele.precision import double_precision
-from thiele.rules import CVI, AbstractRule, Site
+from thiele.rules import CVI, AbstractRule
+from thiele.search import Search, tied
 from thiele.series import Clock, Order, Series, clock_for, columns, is_traced, series, traced_series
 from thiele.starts import natural_scales, starting_points
-from thiele.tied import Tied
 
 # How often "auto" may add inducing times and learn again, and how many it has at least while hyperparameters are
 # learnt: too few cannot show a wiggle that the starting values do not expect.
 REFINEMENTS = 3
 LEAST_WHILE_LEARNING = 48
-# A distance from the best so far, in units of it, that is not believed unless the sites have converged.
-IMPLAUSIBLE = 1.0
 
 
 class Notes(tuple):
@@ -114,7 +111,7 @@ class GP(Parametric):
                 raise TypeError("`t` and `y` must be concrete with inducing times or a kernel in space, got a tracer")
             return training.log_likelihood(self, traced_series(t, y, covariates))
         model, data, _, _ = self._prepared(t, y, covariates)
-        return training.log_likelihood(model, jax.tree.map(jnp.asarray, _tied(model, data)))
+        return training.log_likelihood(model, jax.tree.map(jnp.asarray, tied(model, data)))
 
     @double_precision
     def condition(self, t: Any, y: Any = None, **covariates: Any) -> Fit:
@@ -175,7 +172,7 @@ class GP(Parametric):
             if np.sum(data.observed) < 2:
                 # One value says nothing about how values vary: the likelihood would grow for ever as variances shrink.
                 return conditioned(settled(model), data, order, clock)
-            search = _Search(model, data, natural_scales(model, data, location), batch_size)
+            search = Search(model, data, natural_scales(model, data, location), batch_size)
             if len(candidates) > 1:
                 search.start = search.best_of(candidates)
             if schedule == "paper" and not training.is_exact(model):
@@ -235,108 +232,15 @@ def _placed(model: GP, places: Places | None) -> GP:
     return dataclasses.replace(model, inducing=places)
 
 
-def _tied(model: GP, data: Series) -> Series | Tied:
-    """The data as the model's sites take them: each by itself, or by the segments between inducing times."""
-    return model.inducing.tie(data) if isinstance(model.inducing, Places) else data
-
-
-class _Search:
-    """The objective as a search sees it: scaled vectors in, numbers out; sites are kept from one call to the next."""
-
-    def __init__(self, model: GP, data: Series, scales: np.ndarray, batch_size: int | None = None) -> None:
-        self.model, self.series, self.scales = model, data, scales
-        self.data = _tied(model, data)
-        self.start = np.asarray(unconstrain(model)) / scales
-        self.moving = model.inducing is not None and unconstrain(model.inducing).size > 0
-        self.sites: Any = None
-        self.most = -np.inf
-        self.batch_size, self.rng = batch_size, np.random.default_rng(0)
-
-    def _vector(self, scaled: np.ndarray) -> Array:
-        """Free values; where inducing times are among them, the data are tied to the segments that these make."""
-        vector = jnp.asarray(scaled * self.scales)
-        if self.moving:
-            self.data = _tied(constrain(self.model, vector), self.series)
-        return vector
-
-    def evaluate(self, scaled: np.ndarray) -> Evaluation:
-        (found, (_, _, report)), gradient = self._converged(self._vector(scaled))
-        value = float(found)
-        if not bool(report.unconverged):
-            self.most = max(self.most, value)
-        elif abs(value - self.most) > IMPLAUSIBLE * (1.0 + abs(self.most)):
-            value = np.nan  # what sites on the way make of the energy may be anything: the step is taken back
-        return Evaluation(value, np.asarray(gradient) * self.scales, int(report.sweeps), int(report.repaired))
-
-    def best_of(self, candidates: list[GP]) -> np.ndarray:
-        """The starting point from which most is explained, by the program that learning runs."""
-        starts = [np.asarray(unconstrain(candidate)) / self.scales for candidate in candidates]
-        values = []
-        for start in starts:
-            self.sites = None
-            values.append(float(self._converged(self._vector(start))[0][0]))
-        self.sites = None
-        return starts[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
-
-    def at(self, scaled: np.ndarray) -> tuple[float, training.Found]:
-        """The log likelihood and what inference found at one point: no new compilation after `evaluate`."""
-        vector = self._vector(scaled)
-        (value, found), _ = self._converged(vector)
-        return float(value) - float(log_prior(constrain(self.model, vector))), found
-
-    def _converged(self, vector: Array) -> tuple[tuple[Array, training.Found], Array]:
-        """The objective and its gradient, by way of the last sites that converged, or of fresh ones."""
-        start = self._first(vector) if self.sites is None else sites_of(self.sites)
-        found = training.objective_and_gradient(self.model, vector, self.data, start)
-        if self.sites is not None and _unconverged(found):
-            # What fits one set of hyperparameters may be a start that leads nowhere for the next.
-            again = training.objective_and_gradient(self.model, vector, self.data, self._first(vector))
-            if not _unconverged(again) or not bool(again[0][0] <= found[0][0]):
-                found = again
-        if not _unconverged(found):
-            self.sites = found[0][1].sites
-        return found
-
-    def _first(self, vector: Array) -> Site | None:
-        if training.is_exact(self.model):
-            return None
-        return training.first_sites(constrain(self.model, vector), self.data)
-
-    def after_a_sweep(self, scaled: np.ndarray) -> tuple[float, training.Found]:
-        """The same after one more sweep, wherever that leaves the sites."""
-        found = self.alternate(scaled)
-        value = found.value - float(log_prior(constrain(self.model, self._vector(scaled))))
-        report = training.Report(*(np.asarray(x) for x in (found.sweeps, found.repaired, 1)))
-        return value, training.Found(sites_of(self.sites), None, report)
-
-    def alternate(self, scaled: np.ndarray) -> Evaluation:
-        vector = self._vector(scaled)
-        if self.sites is None:
-            self.sites = training.begin(self.model, self.data)
-        data = self.data
-        if self.batch_size is not None and isinstance(data, Tied):
-            data = data.batch(self.rng, self.batch_size)
-        value, gradient, sites, repaired = training.alternate(self.model, vector, data, self.sites)
-        objective = float(value)
-        if np.isfinite(objective):
-            self.sites = sites
-        return Evaluation(objective, np.asarray(gradient) * self.scales, 1, int(repaired))
-
-
-def _unconverged(found: tuple[tuple[Array, training.Found], Array]) -> bool:
-    (value, (_, _, report)), _ = found
-    return bool(report.unconverged) or not np.isfinite(float(value))
-
-
 def conditioned(model: GP, data: Series, order: Order, clock: Clock) -> Fit:
     """The posterior given data that have been checked, with hyperparameters and inducing times as they are."""
-    found = (None, None) if training.is_exact(model) else training.find_sites(model, _tied(model, data))
+    found = (None, None) if training.is_exact(model) else training.find_sites(model, tied(model, data))
     return _fit(model, data, order, clock, None, *found)
 
 
 def _fit(model: GP, data: Series, order: Order, clock: Clock, learnt: Learnt | None, objective: Any, found: Any) -> Fit:
     sites, marginals, report = (None, None, None) if found is None else found
-    seen = data if sites is None else _tied(model, data)
+    seen = data if sites is None else tied(model, data)
     posterior, log_likelihood = training.condition(model, seen, sites, marginals)
     value = float(log_likelihood if objective is None else objective)
     if not np.isfinite(value):

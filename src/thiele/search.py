@@ -1,0 +1,117 @@
+"""The objective of learning as a search sees it: scaled vectors in, numbers out.
+
+A model here is what `thiele.training` takes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from thiele import training
+from thiele.approximate import sites_of
+from thiele.inducing import Places
+from thiele.learn import Evaluation
+from thiele.parameters import constrain, log_prior, unconstrain
+from thiele.rules import Site
+from thiele.series import Series
+from thiele.tied import Tied
+
+# A distance from the best so far, in units of it, that is not believed unless the sites have converged.
+IMPLAUSIBLE = 1.0
+
+
+def tied(model: Any, data: Series) -> Series | Tied:
+    """The data as the model's sites take them: each by itself, or by the segments between inducing times."""
+    return model.inducing.tie(data) if isinstance(model.inducing, Places) else data
+
+
+class Search:
+    """Sites are kept from one call to the next."""
+
+    def __init__(self, model: Any, data: Series, scales: np.ndarray, batch_size: int | None = None) -> None:
+        self.model, self.series, self.scales = model, data, scales
+        self.data = tied(model, data)
+        self.start = np.asarray(unconstrain(model)) / scales
+        self.moving = model.inducing is not None and unconstrain(model.inducing).size > 0
+        self.sites: Any = None
+        self.most = -np.inf
+        self.batch_size, self.rng = batch_size, np.random.default_rng(0)
+
+    def _vector(self, scaled: np.ndarray) -> Array:
+        """Free values; where inducing times are among them, the data are tied to the segments that these make."""
+        vector = jnp.asarray(scaled * self.scales)
+        if self.moving:
+            self.data = tied(constrain(self.model, vector), self.series)
+        return vector
+
+    def evaluate(self, scaled: np.ndarray) -> Evaluation:
+        (found, (_, _, report)), gradient = self._converged(self._vector(scaled))
+        value = float(found)
+        if not bool(report.unconverged):
+            self.most = max(self.most, value)
+        elif abs(value - self.most) > IMPLAUSIBLE * (1.0 + abs(self.most)):
+            value = np.nan  # what sites on the way make of the energy may be anything: the step is taken back
+        return Evaluation(value, np.asarray(gradient) * self.scales, int(report.sweeps), int(report.repaired))
+
+    def best_of(self, candidates: list[Any]) -> np.ndarray:
+        """The starting point from which most is explained, by the program that learning runs."""
+        starts = [np.asarray(unconstrain(candidate)) / self.scales for candidate in candidates]
+        values = []
+        for start in starts:
+            self.sites = None
+            values.append(float(self._converged(self._vector(start))[0][0]))
+        self.sites = None
+        return starts[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
+
+    def at(self, scaled: np.ndarray) -> tuple[float, training.Found]:
+        """The log likelihood and what inference found at one point: no new compilation after `evaluate`."""
+        vector = self._vector(scaled)
+        (value, found), _ = self._converged(vector)
+        return float(value) - float(log_prior(constrain(self.model, vector))), found
+
+    def _converged(self, vector: Array) -> tuple[tuple[Array, training.Found], Array]:
+        """The objective and its gradient, by way of the last sites that converged, or of fresh ones."""
+        start = self._first(vector) if self.sites is None else sites_of(self.sites)
+        found = training.objective_and_gradient(self.model, vector, self.data, start)
+        if self.sites is not None and _unconverged(found):
+            # What fits one set of hyperparameters may be a start that leads nowhere for the next.
+            again = training.objective_and_gradient(self.model, vector, self.data, self._first(vector))
+            if not _unconverged(again) or not bool(again[0][0] <= found[0][0]):
+                found = again
+        if not _unconverged(found):
+            self.sites = found[0][1].sites
+        return found
+
+    def _first(self, vector: Array) -> Site | None:
+        if training.is_exact(self.model):
+            return None
+        return training.first_sites(constrain(self.model, vector), self.data)
+
+    def after_a_sweep(self, scaled: np.ndarray) -> tuple[float, training.Found]:
+        """The same after one more sweep, wherever that leaves the sites."""
+        found = self.alternate(scaled)
+        value = found.value - float(log_prior(constrain(self.model, self._vector(scaled))))
+        report = training.Report(*(np.asarray(x) for x in (found.sweeps, found.repaired, 1)))
+        return value, training.Found(sites_of(self.sites), None, report)
+
+    def alternate(self, scaled: np.ndarray) -> Evaluation:
+        vector = self._vector(scaled)
+        if self.sites is None:
+            self.sites = training.begin(self.model, self.data)
+        data = self.data
+        if self.batch_size is not None and isinstance(data, Tied):
+            data = data.batch(self.rng, self.batch_size)
+        value, gradient, sites, repaired = training.alternate(self.model, vector, data, self.sites)
+        objective = float(value)
+        if np.isfinite(objective):
+            self.sites = sites
+        return Evaluation(objective, np.asarray(gradient) * self.scales, 1, int(repaired))
+
+
+def _unconverged(found: tuple[tuple[Array, training.Found], Array]) -> bool:
+    (value, (_, _, report)), _ = found
+    return bool(report.unconverged) or not np.isfinite(float(value))
