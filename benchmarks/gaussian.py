@@ -14,8 +14,6 @@ import argparse
 import json
 import os
 import platform
-import select
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -26,8 +24,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.environment import ROOT, peers_python
-from benchmarks.workers.protocol import OPERATIONS, PROBLEMS
+from benchmarks.environment import PEERS, python_of
+from benchmarks.process import Slow, Worker
+from benchmarks.workers.protocol import OPERATIONS, PROBLEMS, irregular_series
 
 LIBRARIES = ("thiele", "celerite2", "tinygp", "smolgp")
 TOLERANCE = 1e-6
@@ -35,59 +34,8 @@ TOLERANCE = 1e-6
 COMPILE_ALLOWANCE = 120.0
 
 
-class Slow(Exception):
-    """No answer within the time allowed."""
-
-
-class Worker:
-    """One library in a process of its own; started again after a call that ran past the limit."""
-
-    def __init__(self, library: str, python: Path | str):
-        self.command = [str(python), "-m", f"benchmarks.workers.{library}"]
-        self.process: subprocess.Popen[bytes] | None = None
-        # A file, not a pipe: a library that says much must not be stopped by a full one.
-        self.said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
-
-    def ask(self, limit: float, **request: Any) -> dict[str, Any]:
-        if self.process is None:
-            self.said.seek(0)
-            self.said.truncate()
-            self.process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, cwd=ROOT
-            )
-        stdin, stdout = self.process.stdin, self.process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write(json.dumps(request).encode() + b"\n")
-        stdin.flush()
-        ready, _, _ = select.select([stdout], [], [], limit)
-        if not ready:
-            self.close(kill=True)
-            raise Slow
-        line = stdout.readline()
-        if not line:
-            self.close(kill=True)
-            self.said.seek(0)
-            words = self.said.read().decode(errors="replace").strip().splitlines()
-            return {"failed": f"the process ended: {words[-1] if words else 'no message'}"}
-        return json.loads(line)
-
-    def close(self, kill: bool = False) -> None:
-        if self.process is None:
-            return
-        if kill:
-            self.process.kill()
-        elif self.process.stdin is not None:
-            self.process.stdin.close()
-        self.process.wait()
-        self.process = None
-
-
 def write_data(n: int, path: Path) -> None:
-    """Irregular times, ten to a unit on average, and two waves in noise; the span grows with n."""
-    rng = np.random.default_rng(n)
-    t = np.cumsum(rng.exponential(0.1, n))
-    y = np.sin(t) + 0.5 * np.cos(6.0 * t) + rng.normal(0.0, 0.3, n)
+    t, y = irregular_series(n)
     np.savez(path, t=t, y=y)
 
 
@@ -108,7 +56,7 @@ class Bench:
     """The state of one run: the workers, what was measured, and what was found to be too slow."""
 
     def __init__(self, libraries: list[str], limit: float, repeats: int, folder: Path):
-        peers = peers_python() if set(libraries) - {"thiele"} else None
+        peers = python_of(PEERS) if set(libraries) - {"thiele"} else None
         self.pythons = {name: sys.executable if name == "thiele" else str(peers) for name in libraries}
         self.workers = {name: Worker(name, python) for name, python in self.pythons.items()}
         self.limit, self.repeats, self.folder = limit, repeats, folder

@@ -3,27 +3,23 @@
 An iteration is one sweep of the sites, the gradient of the energy with the sites held, and a step of Adam; the paper's
 schedule takes 500 of them. Each case has a process of its own, so that its memory is its own; the fastest of several
 iterations counts, since what other work on the machine adds is not the library's. Beside it are the figures of
-BayesNewton, the published successor of the paper's programs, on two cores of a CPU. "CPU s" are the seconds of all
-cores in an iteration, on average, which a busy machine inflates less.
+BayesNewton, the published successor of the paper's programs, on two cores of a CPU; `benchmarks.reference` measures it
+beside. "CPU s" are the seconds of all cores in an iteration, on average, which a busy machine inflates less. Compile
+seconds are what the first fit of one step takes longer than the second.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
-import time
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.methods import METHODS
-from experiments.tasks import TASKS, split
-
-KINDS = ("sparse", "full")
-RULES = {"CVI": "CVI", "PEP": "PEP(1)"}
+from benchmarks.training import KINDS, RULES, Training
+from benchmarks.workers.answering import memory_peak
 
 
 class Reference(NamedTuple):
@@ -50,28 +46,17 @@ REFERENCES = {
 COLUMNS = ("task", "sites", "rule", "seconds", "BayesNewton", "times as fast", "CPU s", "compile s", "peak MB")
 
 
-def measure(task_name: str, kind: str, rule: str, iterations: int) -> dict[str, float]:
+def measure(task: str, kind: str, rule: str, iterations: int) -> dict[str, float]:
     """One case, in this process."""
-    task = TASKS[task_name]
-    data, rows = task.load(), split(task, 0)
-    method = METHODS[f"{kind}-{RULES[rule]}"]
-    model = task.model(float, **method.settings(task.inducing, task.newton, task.between))
-
-    def fitted(steps: int) -> tuple[np.ndarray, float]:
-        """When each step was done, and the seconds of all cores in the whole fit."""
-        options = {"schedule": "paper", "learning_rate": task.adam, "max_steps": steps, "settle": False}
-        begun = time.process_time()
-        fit = model.fit(data.time[rows.train], data.value[rows.train], progress=False, **options, **data.covariates)
-        assert fit.trace is not None
-        return fit.trace.seconds, time.process_time() - begun
-
-    (first,), _ = fitted(1)
-    _, around = fitted(1)
-    seconds, whole = fitted(1 + iterations)
-    best = float(np.min(np.diff(seconds)))
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-    return {"seconds": best, "cpu": (whole - around) / iterations, "compile": float(first) - best, "peak": peak}
+    training = Training(task, kind, rule)
+    first, again = training.paper(1), training.paper(1)
+    whole = training.paper(1 + iterations)
+    return {
+        "seconds": float(np.min(np.diff(whole.steps))),
+        "cpu": (whole.cpu - again.cpu) / iterations,
+        "compile": first.seconds - again.seconds,
+        "peak": memory_peak() / 2**20,
+    }
 
 
 def row(task: str, kind: str, rule: str, found: dict[str, Any]) -> tuple[str, ...]:

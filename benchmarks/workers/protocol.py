@@ -1,4 +1,4 @@
-"""What every worker of `benchmarks.gaussian` shares: the problems, and the loop that answers requests.
+"""What every worker of `benchmarks.gaussian` shares: the problems, and what a request means.
 
 A worker reads one JSON request a line on its standard input and writes one JSON answer a line on its standard output:
 
@@ -7,23 +7,21 @@ A worker reads one JSON request a line on its standard input and writes one JSON
     {"do": "memory"}                                                                -> {"before": bytes, "peak": bytes}
 
 `prepare` builds the call, runs it once (tracing, compilation and one run) and writes what it computed to `out`. `time`
-runs it once more. A library that cannot do something raises `Unable`, and the answer carries the reason.
+runs it once more. A library that cannot do something raises `answering.Unable`, and the answer carries the reason.
 
 Only numpy and the standard library are used here, so that the file runs in any worker's environment.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from benchmarks.workers.answering import answer_requests, memory_now, memory_peak
 
 
 class Problem(NamedTuple):
@@ -53,12 +51,16 @@ PROBLEMS = {
 
 OPERATIONS = ("value", "gradient", "condition")
 
+
+def irregular_series(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Irregular times, ten to a unit on average, and two waves in noise; the span grows with n."""
+    rng = np.random.default_rng(n)
+    t = np.cumsum(rng.exponential(0.1, n))
+    return t, np.sin(t) + 0.5 * np.cos(6.0 * t) + rng.normal(0.0, 0.3, n)
+
+
 Outputs = dict[str, Any]
 Call = Callable[[], Outputs]
-
-
-class Unable(Exception):
-    """The library has no way to do this, or none that is linear in the data; the message says why."""
 
 
 class Library(Protocol):
@@ -74,27 +76,10 @@ class Library(Protocol):
         ...
 
 
-def _memory_now() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _memory_peak() -> int:
-    # A child's ru_maxrss starts at the size of the parent that started it; VmHWM counts this process alone.
-    try:
-        with open("/proc/self/status") as file:
-            for line in file:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 class _Worker:
     def __init__(self, library: Library):
         self.library = library
-        self.before = _memory_now()
+        self.before = memory_now()
         self.run: Call | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +91,7 @@ class _Worker:
             case "time":
                 return {"seconds": self.timed()[0]}
             case "memory":
-                return {"before": self.before, "peak": _memory_peak()}
+                return {"before": self.before, "peak": memory_peak()}
         raise ValueError(f"`do` must be versions, prepare, time or memory, got {request['do']!r}")
 
     def timed(self) -> tuple[float, Outputs]:
@@ -130,16 +115,4 @@ class _Worker:
 
 def serve(library: Library) -> None:
     """Answer requests until the input ends."""
-    # Whatever a library prints must not be taken for an answer.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    worker = _Worker(library)
-    for line in sys.stdin:
-        try:
-            answer = worker.answer(json.loads(line))
-        except Unable as reason:
-            answer = {"unable": str(reason)}
-        except Exception as error:
-            answer = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+    answer_requests(_Worker(library).answer)

@@ -17,7 +17,6 @@ import numpy as np
 import optax
 import scipy.optimize
 from jaxtyping import Float
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 # Unconstrained values are logarithms or the like: further than this from the start nothing changes any more.
 FURTHEST = 25.0
@@ -156,8 +155,7 @@ class Display:
 
     def __init__(self, progress: bool | None) -> None:
         wanted = sys.stderr.isatty() if progress is None else progress
-        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        self._progress = Progress(*columns, transient=True) if wanted else None
+        self._progress = _line() if wanted else None
 
     def __enter__(self) -> Self:
         if self._progress is not None:
@@ -173,3 +171,11 @@ class Display:
         """Refresh the line."""
         if self._progress is not None:
             self._progress.update(self._task, description=f"fitting: step {step}, objective {objective:.4f}")
+
+
+def _line() -> Any:
+    # Loaded only where something is shown: the arithmetic must run where nothing but JAX and its kin is installed.
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    return Progress(*columns, transient=True)
