@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -121,16 +122,15 @@ def maximise(
     return Learnt(record.best, float(record.value), record.trace(), converged, message)
 
 
+@partial(jax.jit, static_argnums=0)  # one call, not ten: with few data these would take longer than the sweep
+def _adam(learning_rate: float, vector: np.ndarray, gradient: np.ndarray, memory: Any) -> tuple[Any, Any]:
+    change, memory = optax.adam(learning_rate).update(-gradient, memory)
+    return optax.apply_updates(vector, change), memory
+
+
 def climb(evaluate: Evaluate, start: np.ndarray, learning_rate: float, *, steps: int, progress: bool | None) -> Learnt:
     """The paper's schedule: `steps` steps of Adam, each after one sweep of the sites that `evaluate` takes with it."""
-    optimiser = optax.adam(learning_rate)
-    vector, memory = np.asarray(start), optimiser.init(np.asarray(start))
-
-    @jax.jit  # one call, not ten: with few data these would take longer than the sweep
-    def adam(vector: np.ndarray, gradient: np.ndarray, memory: Any) -> tuple[Any, Any]:
-        change, memory = optimiser.update(-gradient, memory)
-        return optax.apply_updates(vector, change), memory
-
+    vector, memory = np.asarray(start), optax.adam(learning_rate).init(np.asarray(start))
     message = f"{steps} steps were taken"
     with Display(progress) as display:
         record = _Record(start, display)
@@ -143,7 +143,7 @@ def climb(evaluate: Evaluate, start: np.ndarray, learning_rate: float, *, steps:
                     message = "the objective is no longer finite: this is the last point where it was"
                     vector = record.best
                     break
-                moved, memory = adam(vector, found.gradient, memory)
+                moved, memory = _adam(learning_rate, vector, found.gradient, memory)
                 vector = np.asarray(moved)
         except KeyboardInterrupt:
             message = "interrupted: this is the last point"

@@ -17,6 +17,8 @@ PUBLISHED = {
     "banana": (5300, 4770, 530, 15, 0.1, 0.1, 500),
     "binary": (10_000, 9000, 1000, 1000, 0.5, 0.1, 500),
     "audio": (22_050, 19_845, 2205, 3000, 0.5, 0.05, 500),
+    "airline": (36_020, 32_418, 3602, 4000, 0.1, 0.1, 200),
+    "electricity": (262_080, 235_872, 26_208, 50_000, 0.1, 0.1, 200),
 }
 
 
@@ -50,6 +52,22 @@ def test_coal_is_counted_in_bins_of_a_third_of_a_year():
     data = TASKS["coal"].load()
     assert data.covariates["exposure"] == pytest.approx(0.33338, abs=1e-5)
     assert np.sum(data.value) == 191
+
+
+@pytest.mark.skipif("airline" not in AVAILABLE, reason="the data of airline were not found")
+def test_days_of_airline_are_padded_and_counted():
+    data = TASKS["airline"].load()
+    assert np.sum(data.value) == 1210
+    assert not np.any(data.value[:61])
+
+
+@pytest.mark.skipif("electricity" not in AVAILABLE, reason="the data of electricity were not found")
+def test_electricity_is_the_logarithm_of_what_was_measured():
+    data = TASKS["electricity"].load()
+    assert np.mean(data.value) == pytest.approx(-0.256, abs=5e-4)
+    assert np.std(data.value) == pytest.approx(1.016, abs=5e-4)
+    # What was not measured is left out: a gap of 3723 minutes in April.
+    assert np.max(np.diff(data.time)) * 1440 == pytest.approx(3724, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", TASKS)
