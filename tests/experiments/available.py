@@ -1,4 +1,4 @@
-"""Which tasks can be run on this machine: the folds of some are files that are not carried."""
+"""Which tasks can be run on this machine: the files of some are not carried."""
 
 import pytest
 
@@ -6,12 +6,14 @@ import thiele as th
 from experiments.tasks import TASKS
 
 
-def needs(name):
+def available(name):
+    """A task as a parameter of a test, which is skipped where its files are missing."""
     try:
         th.data.folds(name)
+        TASKS[name].load()
     except FileNotFoundError:
-        return pytest.mark.skip(reason=f"the folds of {name} are not on this machine")
-    return ()
+        return pytest.param(name, marks=pytest.mark.skip(reason=f"the files of {name} are not on this machine"))
+    return pytest.param(name)
 
 
-AVAILABLE = [pytest.param(name, marks=needs(name)) for name in TASKS]
+AVAILABLE = [available(name) for name in TASKS]

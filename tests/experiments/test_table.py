@@ -10,7 +10,7 @@ from experiments.methods import METHODS
 from experiments.run import run
 from experiments.table import table
 from experiments.tasks import TASKS
-from tests.experiments.available import needs
+from tests.experiments.available import available
 
 
 def record(fold=0, **changes):
@@ -63,7 +63,7 @@ def test_the_command_runs_only_what_is_missing(tmp_path, monkeypatch, capsys):
     assert "| coal" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", [pytest.param("coal", marks=needs("coal"))])
+@pytest.mark.parametrize("name", [available("coal")])
 def test_one_run_fits_and_scores(name):
     task = TASKS[name]._replace(iterations=2)
     found = run(task, METHODS["full-CVI"], 0, "paper")
@@ -73,8 +73,9 @@ def test_one_run_fits_and_scores(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fold", [pytest.param(fold, marks=needs("motorcycle")) for fold in (1, 9)])
-def test_sites_of_other_hyperparameters_do_not_spoil_a_fit_with_changing_noise(fold):
-    found = run(TASKS["motorcycle"], METHODS["full-CVI"], fold, "best")
+@pytest.mark.parametrize("name", [available("motorcycle")])
+@pytest.mark.parametrize("fold", [1, 9])
+def test_sites_of_other_hyperparameters_do_not_spoil_a_fit_with_changing_noise(fold, name):
+    found = run(TASKS[name], METHODS["full-CVI"], fold, "best")
     assert found["converged"]
     assert found["nlpd"] < 0.2

@@ -8,7 +8,7 @@ from experiments import paper
 from experiments.methods import METHODS
 from experiments.run import SCHEDULES, settings
 from experiments.tasks import FOLDS, TASKS, split
-from tests.experiments.available import AVAILABLE
+from tests.experiments.available import AVAILABLE, available
 
 # rows in all, rows that train, rows that test, inducing times, Newton step, Adam step, iterations
 PUBLISHED = {
@@ -54,16 +54,16 @@ def test_coal_is_counted_in_bins_of_a_third_of_a_year():
     assert np.sum(data.value) == 191
 
 
-@pytest.mark.skipif("airline" not in AVAILABLE, reason="the data of airline were not found")
-def test_days_of_airline_are_padded_and_counted():
-    data = TASKS["airline"].load()
+@pytest.mark.parametrize("name", [available("airline")])
+def test_days_of_airline_are_padded_and_counted(name):
+    data = TASKS[name].load()
     assert np.sum(data.value) == 1210
     assert not np.any(data.value[:61])
 
 
-@pytest.mark.skipif("electricity" not in AVAILABLE, reason="the data of electricity were not found")
-def test_electricity_is_the_logarithm_of_what_was_measured():
-    data = TASKS["electricity"].load()
+@pytest.mark.parametrize("name", [available("electricity")])
+def test_electricity_is_the_logarithm_of_what_was_measured(name):
+    data = TASKS[name].load()
     assert np.mean(data.value) == pytest.approx(-0.256, abs=5e-4)
     assert np.std(data.value) == pytest.approx(1.016, abs=5e-4)
     # What was not measured is left out: a gap of 3723 minutes in April.
