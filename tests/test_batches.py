@@ -8,9 +8,10 @@ import pytest
 import thiele as th
 from tests.likelihoods.registry import jit
 from tests.tied import chain_of, tied
-from thiele import inducing
+from thiele import inducing, search, training
 from thiele.energies import observed
 from thiele.inference import infer, sweep
+from thiele.parameters import unconstrain
 
 T = np.linspace(0.0, 10.0, 60)
 Y = np.random.default_rng(3).poisson(np.exp(0.5 + np.sin(T))).astype(float)
@@ -69,6 +70,19 @@ def test_the_paper_s_schedule_settles_at_its_end_unless_told_not_to():
     # The same hyperparameters, and sites that are still on their way: less of the bound.
     np.testing.assert_allclose(left.kernel.lengthscale, settled.kernel.lengthscale, rtol=1e-12)
     assert left.objective < settled.objective - 1e-3
+
+
+@pytest.mark.parametrize("inducing", [None, Z], ids=["full", "sparse"])
+def test_the_paper_s_schedule_has_the_gradient_of_the_optimum_where_the_sites_have_converged(inducing):
+    with jax.enable_x64(True):
+        model, series, _, _ = th.GP(th.Matern12(1.0, 3.0), th.Poisson(), inducing=inducing)._prepared(T, Y, {})
+        data, vector = search.tied(model, series), unconstrain(model)
+        start = training.first_sites(model, data)
+        (value, found), gradient = training.objective_and_gradient(model, vector, data, start)
+        again, slope, _, _ = training.alternate(model, vector, data, found.sites)
+    np.testing.assert_allclose(again, value, rtol=1e-9)
+    # Each of the sites is within 1e-6 of where it converges to.
+    np.testing.assert_allclose(slope, gradient, rtol=0.0, atol=1e-6 * len(T))
 
 
 @pytest.mark.parametrize(

@@ -99,12 +99,14 @@ def alternate(
     model: Any, vector: Float[Array, " free"], data: Series | Tied, state: Any
 ) -> tuple[Float[Array, ""], Float[Array, " free"], Any, Int[Array, ""]]:
     """One round of the paper's schedule: one sweep of the sites, then the gradient of the energy with them held."""
-    new, repaired = approximate.one_sweep(model.rule, setting(constrain(model, vector), data), state)
+    at = setting(constrain(model, vector), data)
+    new, repaired = approximate.one_sweep(model.rule, at, state)
     sites = approximate.sites_of(new)
+    q = approximate.marginals_of(at, sites)
 
     def of_vector(v: Array) -> Array:
         moved = constrain(model, v)
-        return approximate.held_objective(model.rule, setting(moved, data), sites) + log_prior(moved)
+        return approximate.held_objective(model.rule, setting(moved, data), sites, q) + log_prior(moved)
 
     value, gradient = jax.value_and_grad(of_vector)(vector)
     return value, gradient, new, repaired
