@@ -115,7 +115,10 @@ def test_inducing_points_in_space_are_those_of_dense_algebra(name, rule, kernel,
     energy, q = truth(jnp.asarray(inputs), jnp.asarray(Z if tied else np.unique(inputs[:, 0])))
     p = fit.predict(inputs)
     assert fit.converged
-    np.testing.assert_allclose(fit.objective, energy, rtol=1e-7)
+    # Sites are within 1e-6 of where they converge to; an energy that is not stationary there feels each of them.
+    np.testing.assert_allclose(
+        fit.objective, energy, rtol=1e-7, atol=0.0 if RULES[rule].stationary else 1e-6 * len(seen)
+    )
     np.testing.assert_allclose(p.mean, MEAN + q.mean[:, 0], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(p.var, q.var[:, 0, 0], rtol=1e-5)
 

@@ -59,7 +59,7 @@ def sub(X: Matrix, Y: Matrix) -> Matrix:
     return out
 
 
-def scale(a: float, X: Matrix) -> Matrix:
+def scale(a: float | Array, X: Matrix) -> Matrix:
     """a X."""
     return {key: a * value for key, value in X.items()}
 
@@ -82,30 +82,39 @@ def congruence(A: Matrix, P: Matrix) -> Matrix:
 
 
 def resolve(Lam: Matrix, G: Matrix, h: Matrix | None) -> tuple[Matrix, Matrix, Array]:
-    """With B = (I + Λ G)⁻¹: B Λ (symmetric), B h, log det(I + Λ G), by elimination without pivoting.
+    """With B = (I + Λ G)⁻¹: B Λ (symmetric), B h, log det(I + Λ G), for one output or two.
 
-    The pivots of I + Λ G stay positive when Λ and G are positive semidefinite.
+    Two by Cayley and Hamilton: det(I + Λ G) = 1 + tr Λ G + det Λ det G and B Λ = (Λ + det Λ adj G) / det(I + Λ G), sums
+    of what is not negative. Elimination would divide by the pivots of a matrix that is not symmetric, which may be
+    anything.
     """
-    width = 1 + max(i for i, _ in G)
-    # One table [I + Λ G | Λ | h]; clearing its first block leaves the solutions in the others.
-    tableau = mul(Lam, G)
-    for i in range(width):
-        tableau[i, i] = 1.0 + tableau[i, i] if (i, i) in tableau else jnp.ones_like(next(iter(G.values())))
-    tableau |= {(i, width + j): value for (i, j), value in Lam.items()}
-    tableau |= {(i, 2 * width): value for (i, _), value in (h or {}).items()}
-    log_det: Array | float = 0.0
-    for k in range(width):
-        log_det = log_det + jnp.log(tableau[k, k])
-        pivot = 1.0 / tableau.pop((k, k))
-        row = {j: value * pivot for (i, j), value in tableau.items() if i == k}
-        tableau.update({(k, j): value for j, value in row.items()})
-        for i in [i for i in range(width) if i != k and (i, k) in tableau]:
-            factor = tableau.pop((i, k))
-            for j, value in row.items():
-                tableau[i, j] = tableau[i, j] - factor * value if (i, j) in tableau else -factor * value
-    BLam = {(i, j - width): value for (i, j), value in tableau.items() if width <= j < 2 * width}
-    Bh = {(i, 0): value for (i, j), value in tableau.items() if j == 2 * width}
-    return symmetric(BLam), Bh, log_det
+    outputs = 1 + max(i for i, _ in G)
+    product = mul(Lam, G)
+    x = lambda i, j: product.get((i, j), 0.0)  # noqa: E731
+    if outputs == 1:
+        det = 1.0 + product[0, 0]
+        return {(0, 0): Lam[0, 0] / det}, {key: value / det for key, value in (h or {}).items()}, jnp.log(det)
+    if outputs > 2:
+        raise NotImplementedError(f"lanes of scalars have at most two outputs, got {outputs}")
+    volume = _det(Lam)
+    det = 1.0 + x(0, 0) + x(1, 1) + volume * _det(G)
+    upper = {(0, 0): G[1, 1], (1, 1): G[0, 0], **({(0, 1): -G[0, 1]} if (0, 1) in G else {})}
+    both = add({key: value for key, value in Lam.items() if key[0] <= key[1]}, scale(volume, upper))
+    BLam = symmetric({key: value / det for key, value in both.items()})
+    Bh: Matrix = {}
+    if h:
+        first, second = (h.get((i, 0), jnp.zeros_like(det)) for i in range(2))
+        Bh = {
+            (0, 0): (first + x(1, 1) * first - x(0, 1) * second) / det,
+            (1, 0): (second + x(0, 0) * second - x(1, 0) * first) / det,
+        }
+    return BLam, Bh, jnp.log(det)
+
+
+def _det(X: Matrix) -> Array | float:
+    """Of a symmetric matrix of two rows."""
+    diagonal = X.get((0, 0), 0.0) * X.get((1, 1), 0.0)
+    return diagonal - X[0, 1] ** 2 if (0, 1) in X else diagonal
 
 
 def scalar(X: Matrix) -> Array | float:
