@@ -282,7 +282,7 @@ def _dress(fit: Fit, ax: Axes, legend: bool, ylabel: str = "y") -> None:
     ax.margins(x=0.01)
     ax.spines[["top", "right"]].set_visible(False)
     if legend:
-        ax.legend(frameon=False, fontsize="small")
+        ax.legend(frameon=True, framealpha=0.8, edgecolor="none", fontsize="small")
 
 
 def _along(column: np.ndarray, resolution: int) -> np.ndarray:
