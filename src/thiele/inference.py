@@ -170,12 +170,12 @@ def _sweep_to_convergence(
             no_worse |= (new.repaired > 0) & (new.residual < now.residual)
         good = jnp.isfinite(new.energy) & jnp.isfinite(new.residual) & _is_a_density(new.marginals) & no_worse
         good &= new.slack < jnp.where(jnp.isfinite(now.residual) | (sweeps > STARTS), LARGEST_ROUNDING, 1.0)
-        # The first look has no predecessor to learn a step from.
-        following = jnp.where(sweeps == 0, rule.step, _secant_step(now, new, step, rule.step))
+        # The first good look has no predecessor to learn a step from.
+        following = jnp.where(~jnp.isfinite(now.residual), rule.step, _secant_step(now, new, step, rule.step))
         kept = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, now)
-        return State(*_another_start(kept, jnp.where(good, following, 0.5 * step), sweeps), sweeps + 1)
+        return State(*another_start(kept, jnp.where(good, following, 0.5 * step), sweeps), sweeps + 1)
 
-    def _another_start(now: Look, step: Array, sweeps: Array) -> tuple[Look, Array]:
+    def another_start(now: Look, step: Array, sweeps: Array) -> tuple[Look, Array]:
         """While nothing was good yet: q held ever nearer to the prior mean, and the start ever more faintly, in turn.
 
         Under a wide q the mean of a steep log p(y | f) overflows where under a narrow one it does not.
