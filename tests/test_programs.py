@@ -1,0 +1,41 @@
+"""Few data are compiled quickly, many thoroughly, and a caller's own program decides for itself."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from thiele import programs
+
+
+@pytest.fixture
+def chosen(monkeypatch):
+    """The options of every program that is run."""
+    options, plain = [], eqx.filter_jit
+
+    def noting(function, **given):
+        run = plain(function, **given)
+        return lambda *args, **kwargs: options.append(given) or run(*args, **kwargs)
+
+    monkeypatch.setattr(programs.eqx, "filter_jit", noting)
+    return options
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere every program is compiled thoroughly")
+def test_the_size_of_the_arguments_decides(chosen):
+    total = programs.compiled(lambda x, by: by * jnp.sum(x["here"]))
+    few, many = np.ones(programs.FEW - 1), np.ones(programs.FEW)
+    assert total({"here": few}, 2.0) == 2.0 * (programs.FEW - 1)
+    assert total({"here": many}, 2.0) == 2.0 * programs.FEW
+    assert chosen == [{"compiler_options": programs.QUICKLY}, {}]
+
+
+def test_inside_a_program_of_the_caller_its_options_count(chosen):
+    square = programs.compiled(lambda x: x**2)
+    assert jax.jit(square)(3.0) == 9.0
+    assert jax.jit(lambda: square(np.float32(3.0)))() == 9.0  # nothing traced goes in, and yet it is traced
+    assert jax.grad(square)(3.0) == 6.0
+    np.testing.assert_array_equal(jax.vmap(square)(jnp.arange(3.0)), [0.0, 1.0, 4.0])
+    assert {} in chosen
+    assert {"compiler_options": programs.QUICKLY} not in chosen
