@@ -70,19 +70,14 @@ def sites_of(state: Site | Ascent | None) -> Site | None:
     return state.factors.sites() if isinstance(state, Ascent) else state
 
 
-def marginals_of(at: Setting, sites: Site) -> Any:
-    """q as the sites make it; nothing is differentiated."""
-    chain, sites = jax.lax.stop_gradient((at.chain, sites))
-    return at.data.smooth(chain, sites)[0]
-
-
-def held_objective(rule: AbstractRule, at: Setting, sites: Site, q: Any) -> Float[Array, ""]:
+def held_objective(rule: AbstractRule, at: Setting, sites: Site) -> Float[Array, ""]:
     """The rule's energy with the sites held, and q in the sum over data, as the published programs have it: what their
     schedule takes a gradient step on. Plain gradients move sites and hyperparameters alike, and there q follows.
     """
     if isinstance(rule, VGP):
         return energy(rule, *at, sites)
-    return at.data.log_normaliser(at.chain, sites) + at.data.terms(rule, at.likelihood, at.chain, q, sites)[0]
+    q, log_z = at.data.smooth(at.chain, sites, held=True)
+    return log_z + at.data.terms(rule, at.likelihood, at.chain, q, sites)[0]
 
 
 def first_sites(at: Setting) -> Site:

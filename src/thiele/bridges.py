@@ -105,11 +105,12 @@ class Bridges(NamedTuple):
         var = jnp.zeros((S, 2 * d, 2 * d), dtype).at[1:, :d, :d].set(P).at[:, d:, d:].set(jnp.eye(d, dtype=dtype))
         return Marginal(jnp.zeros((S, 2 * d), dtype), var)
 
-    def smooth(self, sites: Site) -> tuple[Marginal, Float[Array, ""]]:
-        """q(w) of every segment, and log Z."""
+    def smooth(self, sites: Site, *, held: bool = False) -> tuple[Marginal, Float[Array, ""]]:
+        """q(w) of every segment, and log Z. `held`: q has no derivative, and that of log Z keeps no tape."""
         absorbed = absorb(self, sites)
-        found, log_z = posterior(absorbed.chain, absorbed.information)
-        return segment_marginals(self, absorbed, found), log_z + absorbed.log
+        found, log_z = posterior(absorbed.chain, absorbed.information, held=held)
+        of_q = lax.stop_gradient((self, absorbed)) if held else (self, absorbed)
+        return segment_marginals(*of_q, found), log_z + absorbed.log
 
     def log_normaliser(self, sites: Site) -> Float[Array, ""]:
         """log Z alone."""
@@ -194,17 +195,18 @@ def absorb(at: Bridges, sites: Site) -> Absorbed:
     Neither Q nor the site is inverted. Segment 0 makes the prior of the first state; the last has no noise.
     """
     d = at.sde.dim
-    A, L = (jnp.moveaxis(dense(x), -1, 0) for x in (at.A, at.L))
+    L = _leading(at.L)
     J, h = sites.precision, sites.shift
     J_uu, J_ue, J_ee, h_u, h_e = J[:, :d, :d], J[:, :d, d:], J[:, d:, d:], h[:, :d], h[:, d:]
     C, log_det = jax.vmap(noise_left)(J_ee)
     G, g = C @ _turned(J_ue), _apply(C, h_e)
     log = 0.5 * (jnp.sum(h_e * g) - jnp.sum(log_det))
-    Lg, Q = _apply(L, g), L @ C @ _turned(L)
+    Lg, Q = _times(L, g[..., None])[..., 0], _times(L, _turned(_times(L, C)))
     precision, shift = J_uu - J_ue @ G, h_u - _apply(J_ue, g)
     Q, precision = _symmetric(Q), _symmetric(precision)
     trailing = lambda x: jnp.moveaxis(x, 0, -1)  # noqa: E731
-    move = Move((trailing((A - L @ G)[1:-1])[None],), (trailing(Q[1:-1])[None],), trailing(Lg[1:-1]))
+    A = jnp.moveaxis(dense(at.A), -1, 0) - _times(L, G)
+    move = Move((trailing(A[1:-1])[None],), (trailing(Q[1:-1])[None],), trailing(Lg[1:-1]))
     chain = Chain(Lg[0], (Q[0][None],), Tabulated(), move)
     return Absorbed(chain, Information(trailing(precision[1:]), trailing(shift[1:])), log, C, G, g)
 
@@ -228,7 +230,7 @@ def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple[Array, Array
 
 def segment_marginals(at: Bridges, absorbed: Absorbed, found: Posterior) -> Marginal:
     """q(w) of every segment, (S, 2d) and (S, 2d, 2d), from the posterior of the inducing states."""
-    A, L = (jnp.moveaxis(dense(x), -1, 0) for x in (at.A, at.L))
+    A, L = _leading(at.A), _leading(at.L)
     leading = lambda x: jnp.moveaxis(x, -1, 0)  # noqa: E731
     nothing = jnp.zeros_like(absorbed.g[:1])
     m = jnp.concatenate([nothing, leading(found.m)])
@@ -238,14 +240,31 @@ def segment_marginals(at: Bridges, absorbed: Absorbed, found: Posterior) -> Marg
     # Before the later information: u as filtered, e given u.
     G, g, C = absorbed.G, absorbed.g, absorbed.C
     GP = G @ P
-    mean = jnp.concatenate([m, g - _apply(G, m)], axis=-1)
-    cov = jnp.concatenate(
-        [jnp.concatenate([P, -_turned(GP)], axis=-1), jnp.concatenate([-GP, C + GP @ _turned(G)], axis=-1)], axis=-2
-    )
-    # (r, N) bear on the prediction of the next state, A u + L e.
-    to_next = jnp.concatenate([A, L], axis=-1) @ cov
-    mean = mean + jnp.einsum("sij,si->sj", to_next, r)
-    return Marginal(mean, _symmetric(cov - _turned(to_next) @ N @ to_next))
+    e = g - _apply(G, m)
+    var_e = C + GP @ _turned(G)
+    # (r, N) bear on the prediction of the next state, A u + L e: its covariances with u and with e.
+    to_u, to_e = _times(A, P) - _times(L, GP), _times(L, var_e) - _times(A, _turned(GP))
+    Nu, Ne = N @ to_u, N @ to_e
+    var_u, var_e = P - _turned(to_u) @ Nu, var_e - _turned(to_e) @ Ne
+    cross = -GP - _turned(to_e) @ Nu
+    rows = jnp.concatenate([var_u, _turned(cross)], axis=-1), jnp.concatenate([cross, var_e], axis=-1)
+    mean = jnp.concatenate([m + _apply(_turned(to_u), r), e + _apply(_turned(to_e), r)], axis=-1)
+    return Marginal(mean, _symmetric(jnp.concatenate(rows, axis=-2)))
+
+
+def _leading(stacks: tuple[Float[Array, "count dim dim S"], ...]) -> tuple[Float[Array, "S count dim dim"], ...]:
+    return tuple(jnp.moveaxis(stack, -1, 0) for stack in stacks)
+
+
+def _times(blocks: tuple[Float[Array, "S count dim dim"], ...], X: Float[Array, "S d j"]) -> Float[Array, "S d j"]:
+    """The product with a block-diagonal matrix: d j times the size of a block, not d² j."""
+    parts, start = [], 0
+    for stack in blocks:
+        S, count, dim = stack.shape[:3]
+        rows = X[:, start : start + count * dim].reshape(S, count, dim, -1)
+        parts.append((stack @ rows).reshape(S, count * dim, -1))
+        start += count * dim
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
 
 
 def _turned(X: Array) -> Array:

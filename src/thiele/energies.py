@@ -77,11 +77,14 @@ class Data(NamedTuple):
         var = jnp.einsum("li,ijn,mj->nlm", H, prior_covariances(chain, self.mask.shape[0]), H)
         return Marginal(jnp.zeros(var.shape[:2], var.dtype), var)
 
-    def smooth(self, chain: Chain | Mixture, sites: Site) -> tuple[Any, Float[Array, ""]]:
-        """Marginals q(f_n) of all data, (n, L) and (n, L, L), and log Z, by one pass of filter and smoother."""
+    def smooth(self, chain: Chain | Mixture, sites: Site, *, held: bool = False) -> tuple[Any, Float[Array, ""]]:
+        """Marginals q(f_n) of all data, (n, L) and (n, L, L), and log Z, by one pass of filter and smoother.
+
+        `held`: q has no derivative, and that of log Z keeps no tape.
+        """
         if isinstance(chain, Mixture):
-            return chain.smooth(sites, self.mask)
-        found, log_z = outputs(chain, information(chain, sites, self.mask))
+            return chain.smooth(sites, self.mask, held=held)
+        found, log_z = outputs(chain, information(chain, sites, self.mask), held=held)
         return Marginal(found.mean.T, jnp.moveaxis(found.var, -1, 0)), log_z
 
     def log_normaliser(self, chain: Chain | Mixture, sites: Site) -> Float[Array, ""]:

@@ -65,9 +65,11 @@ class Mixture(NamedTuple):
         var, nothing = jnp.einsum("nlg,ngm->nlm", self.w, cross), jnp.zeros(cross.shape[:2], cross.dtype)
         return MixedMarginal(jnp.zeros(var.shape[:2], var.dtype), var, nothing, cross)
 
-    def smooth(self, sites: Site, mask: Bool[Array, " n"]) -> tuple[MixedMarginal, Float[Array, ""]]:
+    def smooth(
+        self, sites: Site, mask: Bool[Array, " n"], *, held: bool = False
+    ) -> tuple[MixedMarginal, Float[Array, ""]]:
         """q(a_n) of all data, and log Z, by one pass of filter and smoother."""
-        found, log_z = outputs(self.chain, self.information(sites, mask))
+        found, log_z = outputs(self.chain, self.information(sites, mask), held=held)
         w = self.w[self.slots.row]
         S, p, L, G = w.shape
         if self._summed:
@@ -77,7 +79,8 @@ class Mixture(NamedTuple):
         g, cross = g.T[self.slots.step], cross[self.slots.step, self.slots.slot]
         var = jnp.einsum("nlg,ngm->nlm", self.w, cross)
         var = 0.5 * (var + jnp.swapaxes(var, 1, 2))
-        return MixedMarginal(jnp.einsum("nlg,ng->nl", self.w, g), var, g, cross), log_z
+        q = MixedMarginal(jnp.einsum("nlg,ng->nl", self.w, g), var, g, cross)
+        return (lax.stop_gradient(q) if held else q), log_z
 
     def log_normaliser(self, sites: Site, mask: Bool[Array, " n"]) -> Float[Array, ""]:
         """log Z alone."""

@@ -84,9 +84,9 @@ class Tied(eqx.Module):
         """What `smooth` makes of sites that say nothing, without a filter."""
         return chain.prior()
 
-    def smooth(self, chain: Induced, sites: Site) -> tuple[Marginal, Float[Array, ""]]:
-        """q(w) of every segment, and log Z."""
-        return chain.smooth(sites)
+    def smooth(self, chain: Induced, sites: Site, *, held: bool = False) -> tuple[Marginal, Float[Array, ""]]:
+        """q(w) of every segment, and log Z. `held`: q has no derivative, and that of log Z keeps no tape."""
+        return chain.smooth(sites, held=held)
 
     def log_normaliser(self, chain: Induced, sites: Site) -> Float[Array, ""]:
         """log Z alone."""

@@ -102,11 +102,10 @@ def alternate(
     at = setting(constrain(model, vector), data)
     new, repaired = approximate.one_sweep(model.rule, at, state)
     sites = approximate.sites_of(new)
-    q = approximate.marginals_of(at, sites)
 
     def of_vector(v: Array) -> Array:
         moved = constrain(model, v)
-        return approximate.held_objective(model.rule, setting(moved, data), sites, q) + log_prior(moved)
+        return approximate.held_objective(model.rule, setting(moved, data), sites) + log_prior(moved)
 
     value, gradient = jax.value_and_grad(of_vector)(vector)
     return value, gradient, new, repaired

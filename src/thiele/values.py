@@ -76,11 +76,12 @@ class Values(NamedTuple):
         """w is white."""
         return Marginal(jnp.zeros((1, self.dim), self.z.dtype), jnp.eye(self.dim, dtype=self.z.dtype)[None])
 
-    def smooth(self, sites: Site) -> tuple[Marginal, Float[Array, ""]]:
-        """q(w), and log Z."""
+    def smooth(self, sites: Site, *, held: bool = False) -> tuple[Marginal, Float[Array, ""]]:
+        """q(w), and log Z; `held`: without a derivative of q."""
         root, half = self._solved(sites)
         inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(self.dim, dtype=root.dtype), lower=True)
-        return Marginal((inverse.T @ half)[None], (inverse.T @ inverse)[None]), _log_normaliser(root, half)
+        q = Marginal((inverse.T @ half)[None], (inverse.T @ inverse)[None])
+        return (jax.lax.stop_gradient(q) if held else q), _log_normaliser(root, half)
 
     def log_normaliser(self, sites: Site) -> Float[Array, ""]:
         """log Z alone."""

@@ -4,9 +4,10 @@ stay positive semidefinite in float32.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float
 
 from thiele.chain import normaliser, smoothing, square_root, whole_states
@@ -44,23 +45,30 @@ def log_normaliser(
 
 
 def posterior(
-    chain: Chain, info: Information, lanes: int | None = None, form: Form | None = None
+    chain: Chain, info: Information, lanes: int | None = None, form: Form | None = None, *, held: bool = False
 ) -> tuple[Posterior, Float[Array, ""]]:
-    """The posterior at every state, and the log-normaliser."""
+    """The posterior at every state, and the log-normaliser. `held`: only the latter has a derivative, which keeps no
+    tape and costs no further pass.
+    """
     if choose_form(chain, form, info) == "square_root":
-        return square_root.posterior(chain, info)
+        return _held(square_root.posterior(chain, info), held)
     if whole_states.applies(chain, info, lanes):
-        return whole_states.posterior(chain, info)
-    return smoothing.posterior(chain, info, lanes)
+        return (whole_states.held_posterior if held else whole_states.posterior)(chain, info)
+    found, log = smoothing.posterior(chain, info, lanes)
+    return (lax.stop_gradient(found), normaliser.log_normaliser(chain, info, lanes)) if held else (found, log)
 
 
 def outputs(
-    chain: Chain, info: Information, lanes: int | None = None, form: Form | None = None
+    chain: Chain, info: Information, lanes: int | None = None, form: Form | None = None, *, held: bool = False
 ) -> tuple[Outputs, Float[Array, ""]]:
-    """The marginals of the outputs f = H x at every state, and the log-normaliser."""
+    """The marginals of the outputs f = H x at every state, and the log-normaliser; `held` as in `posterior`."""
     if choose_form(chain, form, info) == "square_root":
-        return square_root.outputs(chain, info)
-    return smoothing.outputs(chain, info, lanes)
+        return _held(square_root.outputs(chain, info), held)
+    return (normaliser.held_outputs if held else smoothing.outputs)(chain, info, lanes)
+
+
+def _held(found: tuple[Any, Array], held: bool) -> tuple[Any, Array]:
+    return (lax.stop_gradient(found[0]), found[1]) if held else found
 
 
 def marginals(chain: Chain, info: Information, lanes: int | None = None, form: Form | None = None) -> Marginals:

@@ -2,7 +2,8 @@ r"""The log-normaliser of a chain with information, and its derivative without a
 
 The gradient of log Z in every transition, noise and piece of information is a product of filtered moments and (r, N),
 so it costs one forward and one backward recursion and no stored intermediate. It is attached as the derivative rule of
-`log_normaliser`; being plain JAX itself, it can be differentiated again.
+`log_normaliser`; being plain JAX itself, it can be differentiated again. The same recursions know the moments of the
+outputs: who needs both asks `held_outputs`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from jaxtyping import Array, Float
 from thiele.chain.lanes import Layout, Pieces, Visit, choose_layout, find_ends, lay_out, log_normaliser_of, sweep
 from thiele.chain.matrices import pack_blocks
 from thiele.chain.recursions import smoothed_output
+from thiele.chain.smoothing import Outputs, outputs, pack_outputs
 from thiele.chain.types import Chain, Information, Move
 
 
@@ -52,10 +54,20 @@ def _log_normaliser(layout: Layout, H: _Static | None, chain: Chain, info: Infor
     return log_normaliser_of(chain, lay_out(chain, _with(info, H), layout))
 
 
+Arguments = tuple[Chain, Information]
+
+
 @partial(_log_normaliser.defjvp, symbolic_zeros=True)
 def _log_normaliser_jvp(
-    layout: Layout, H: _Static | None, primals: tuple[Chain, Information], tangents: tuple[Chain, Information]
+    layout: Layout, H: _Static | None, primals: Arguments, tangents: Arguments
 ) -> tuple[Array, Array]:
+    gradient, change = _value_and_change(layout, H, primals, tangents)
+    return gradient.value, change
+
+
+def _value_and_change(
+    layout: Layout, H: _Static | None, primals: Arguments, tangents: Arguments
+) -> tuple[Gradient, Array]:
     chain, info = primals
     moving = [not isinstance(t, SymbolicZero) for t in jax.tree.leaves(tangents[0].inputs)]
     gradient = value_and_gradient(chain, _with(info, H), layout, inputs=any(moving))
@@ -66,25 +78,47 @@ def _log_normaliser_jvp(
     for slope, tangent in (*pairs, *by_inputs, *by_info):
         if not isinstance(tangent, SymbolicZero) and jnp.issubdtype(slope.dtype, jnp.inexact):
             total = total + jnp.sum(slope * tangent)
-    return gradient.value, total
+    return gradient, total
+
+
+def held_outputs(chain: Chain, info: Information, lanes: int | None = None) -> tuple[Outputs, Float[Array, ""]]:
+    """The marginals of the outputs, held: only the log-normaliser beside them has a derivative, by the same pass."""
+    d, count, n = chain.mean.shape[0], info.precision.shape[0], info.precision.shape[-1]
+    layout = choose_layout(n, d, count, lanes)
+    return _held_outputs(layout, None if info.H is None else _Static(info.H), chain, info._replace(H=None))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _held_outputs(layout: Layout, H: _Static | None, chain: Chain, info: Information) -> tuple[Outputs, Array]:
+    return outputs(chain, _with(info, H), layout.lanes)
+
+
+@partial(_held_outputs.defjvp, symbolic_zeros=True)
+def _held_outputs_jvp(
+    layout: Layout, H: _Static | None, primals: Arguments, tangents: Arguments
+) -> tuple[tuple[Outputs, Array], tuple[Outputs, Array]]:
+    gradient, change = _value_and_change(layout, H, primals, tangents)
+    still = jax.tree.map(jnp.zeros_like, gradient.outputs)
+    return (gradient.outputs, gradient.value), (still, change)
 
 
 class Gradient(NamedTuple):
     """log Z and its gradient: in the chain's mean, covariance and the leaves of `moves`; in its inputs (None unless
-    asked for); in the information.
+    asked for); in the information. `outputs` are what the same pass knows of these.
     """
 
     value: Array
     by_chain: Chain
     by_inputs: Any
     by_info: Information
+    outputs: Outputs
 
 
 def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: bool = False) -> Gradient:
     """log Z with its gradient, by one forward and one backward recursion."""
     problem = lay_out(chain, info, layout)
     alg, H, d, n = layout.algebra, problem.emission(), problem.d, info.precision.shape[-1]
-    outputs, batch = info.precision.shape[0], (layout.steps, layout.lanes)
+    count, batch = info.precision.shape[0], (layout.steps, layout.lanes)
 
     def at_one_step(visit: Visit) -> tuple[Any, ...]:
         step, (m, P, p, _), (M, xi, _), (r, N) = visit
@@ -98,14 +132,14 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
         by_Lam = alg.scale(-0.5, alg.add(alg.mul(away, alg.transpose(away)), V))
         by_c = alg.mul(alg.unfold(step.Lam), away)
         if step.mix is None:
-            return by_A, by_Q, r, f, by_Lam, by_c, None
+            return by_A, by_Q, r, (f, V), by_Lam, by_c, None
         # E (h − Λ (f − c)) gᵀ: of the slope of the log density in f, times what is mixed.
         slope = alg.scale(-1.0, by_c) if step.h is None else alg.sub(step.h, by_c)
         pulled = alg.mul(alg.unfold(step.Lam), alg.transpose(cross))
-        return by_A, by_Q, r, f, by_Lam, by_c, alg.sub(alg.mul(slope, alg.transpose(g)), pulled)
+        return by_A, by_Q, r, (f, V, g, cross), by_Lam, by_c, alg.sub(alg.mul(slope, alg.transpose(g)), pulled)
 
     def emit(piece: Pieces, visit: Visit) -> tuple[Any, Any]:
-        by_A, by_Q, r, f, by_Lam, by_c, by_mix = alg.each(at_one_step)(visit)
+        by_A, by_Q, r, seen, by_Lam, by_c, by_mix = alg.each(at_one_step)(visit)
         move, pull = jax.vjp(lambda moves, x: moves(moves.prepare(x)), chain.moves, piece.inputs)
         slope = Move(
             A=alg.pack_blocks(by_A, move.A),
@@ -115,21 +149,23 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
         by_moves, by_inputs = pull(slope)
         along = (
             by_inputs if inputs else None,
-            alg.pack(by_Lam, (outputs, outputs), batch),
-            None if info.shift is None else alg.pack(f, (outputs, 1), batch)[:, 0],
-            None if info.centre is None else alg.pack(by_c, (outputs, 1), batch)[:, 0],
+            alg.pack(by_Lam, (count, count), batch),
+            None if info.centre is None else alg.pack(by_c, (count, 1), batch)[:, 0],
             None if info.mix is None else alg.pack(by_mix, info.mix.shape[:2], batch),
+            pack_outputs(problem, seen),
         )
         return along, by_moves
 
     swept = sweep(chain, problem, find_ends(chain, problem), emit)
-    by_inputs, by_Lam, by_h, by_c, by_mix = swept.results
+    by_inputs, by_Lam, by_c, by_mix, seen = swept.results
     r0, N0 = swept.first.r[:, 0], swept.first.N[:, :, 0]
     by_cov = pack_blocks(0.5 * (jnp.outer(r0, r0) - N0), chain.cov)
     join = lambda x: None if x is None else layout.join(x, n)  # noqa: E731
+    found = Outputs(*(layout.join(x, n) for x in seen))
     return Gradient(
         value=swept.log,
         by_chain=Chain(r0, by_cov, swept.totals, ()),
         by_inputs=jax.tree.map(lambda g, x: layout.join(g, x.shape[-1]), by_inputs, chain.inputs) if inputs else None,
-        by_info=Information(join(by_Lam), join(by_h), join(by_c), mix=join(by_mix)),
+        by_info=Information(join(by_Lam), None if info.shift is None else found.mean, join(by_c), mix=join(by_mix)),
+        outputs=found,
     )

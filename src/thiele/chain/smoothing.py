@@ -6,12 +6,13 @@ covariance is inverted, so deterministic states and noise-free data are ordinary
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thiele.chain.lanes import Pieces, Visit, choose_layout, find_ends, lay_out, sweep
+from thiele.chain.lanes import Pieces, Problem, Visit, choose_layout, find_ends, lay_out, sweep
 from thiele.chain.matrices import dense
 from thiele.chain.recursions import smoothed_output
 from thiele.chain.types import Chain, Information, Posterior
@@ -55,18 +56,26 @@ def outputs(chain: Chain, info: Information, lanes: int | None = None) -> tuple[
     count, n = info.precision.shape[0], info.precision.shape[-1]
     layout = choose_layout(n, chain.mean.shape[0], count, lanes)
     problem = lay_out(chain, info, layout)
-    alg, H, batch = layout.algebra, problem.emission(), (layout.steps, layout.lanes)
+    alg, H = layout.algebra, problem.emission()
 
     def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
-        f, V, g, cross = alg.each(lambda v: smoothed_output(alg, H, v.step, v.before, v.gain, v.after))(visit)
-        found = (alg.pack(f, (count, 1), batch)[:, 0], alg.pack(V, (count, count), batch))
-        if info.mix is None:
-            return found, ()
-        of = info.mix.shape[1]
-        return (*found, alg.pack(g, (of, 1), batch)[:, 0], alg.pack(cross, (of, count), batch)), ()
+        seen = alg.each(lambda v: smoothed_output(alg, H, v.step, v.before, v.gain, v.after))(visit)
+        return pack_outputs(problem, [x for x in seen if x is not None]), ()
 
     swept = sweep(chain, problem, find_ends(chain, problem), emit)
     return Outputs(*(layout.join(x, n) for x in swept.results)), swept.log
+
+
+def pack_outputs(problem: Problem, seen: Sequence[Any]) -> tuple[Array, ...]:
+    """What `Outputs` holds at the steps of one chunk: mean and variance, and where f is mixed its source's too."""
+    layout, batch = problem.layout, (problem.layout.steps, problem.layout.lanes)
+    pack = lambda X, shape: layout.algebra.pack(X, shape, batch)  # noqa: E731
+    count = problem.pieces.precision.shape[1]
+    found = pack(seen[0], (count, 1))[:, 0], pack(seen[1], (count, count))
+    if len(seen) == 2:
+        return found
+    of = problem.H.shape[0]
+    return *found, pack(seen[2], (of, 1))[:, 0], pack(seen[3], (of, count))
 
 
 class Marginals(NamedTuple):

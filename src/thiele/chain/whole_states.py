@@ -147,11 +147,30 @@ def backward(rows: Rows, seen: Forward) -> tuple[Backward, Backward]:
 
 def posterior(chain: Chain, info: Information) -> tuple[Posterior, Float[Array, ""]]:
     """The posterior at every state, and the log-normaliser."""
-    start, rows = rows_of(chain, info)
+    return _posterior(*rows_of(chain, info))
+
+
+def held_posterior(chain: Chain, info: Information) -> tuple[Posterior, Float[Array, ""]]:
+    """The posterior, held: only the log-normaliser beside it has a derivative, by the same pass."""
+    return _held_posterior(*rows_of(chain, info))
+
+
+def log_normaliser(chain: Chain, info: Information) -> Float[Array, ""]:
+    """The log-normaliser, with a derivative that keeps no tape and can be differentiated again."""
+    return _log_normaliser(*rows_of(chain, info))
+
+
+def _posterior(start: Start, rows: Rows) -> tuple[Posterior, Array]:
     log, seen = forward(start, rows)
-    first, after = backward(rows, seen)
+    return _put_together(seen, *backward(rows, seen)), log
+
+
+def _put_together(seen: Forward, first: Backward, after: Backward) -> Posterior:
     trailing = lambda x: jnp.moveaxis(x, 0, -1)  # noqa: E731
-    return Posterior(*(trailing(x) for x in (seen.mf, seen.F, *after)), *first), log
+    return Posterior(*(trailing(x) for x in (seen.mf, seen.F, *after)), *first)
+
+
+Arguments = tuple[Start, Rows]
 
 
 @jax.custom_jvp
@@ -160,17 +179,35 @@ def _log_normaliser(start: Start, rows: Rows) -> Array:
 
 
 @partial(_log_normaliser.defjvp, symbolic_zeros=True)
-def _log_normaliser_jvp(primals: tuple[Start, Rows], tangents: tuple[Start, Rows]) -> tuple[Array, Array]:
-    log, slopes = value_and_slopes(*primals)
+def _log_normaliser_jvp(primals: Arguments, tangents: Arguments) -> tuple[Array, Array]:
+    log, _, change = _value_and_change(primals, tangents)
+    return log, change
+
+
+@jax.custom_jvp
+def _held_posterior(start: Start, rows: Rows) -> tuple[Posterior, Array]:
+    return _posterior(start, rows)
+
+
+@partial(_held_posterior.defjvp, symbolic_zeros=True)
+def _held_posterior_jvp(
+    primals: Arguments, tangents: Arguments
+) -> tuple[tuple[Posterior, Array], tuple[Posterior, Array]]:
+    log, found, change = _value_and_change(primals, tangents)
+    return (found, log), (jax.tree.map(jnp.zeros_like, found), change)
+
+
+def _value_and_change(primals: Arguments, tangents: Arguments) -> tuple[Array, Posterior, Array]:
+    log, found, slopes = value_and_slopes(*primals)
     total = jnp.zeros_like(log)
     for slope, tangent in zip(jax.tree.leaves(slopes), jax.tree.leaves(tangents), strict=True):
         if not isinstance(tangent, SymbolicZero):
             total = total + jnp.sum(slope * tangent)
-    return log, total
+    return log, found, total
 
 
-def value_and_slopes(start: Start, rows: Rows) -> tuple[Array, tuple[Start, Rows]]:
-    """log Z with its gradient, by one forward and one backward recursion and no tape."""
+def value_and_slopes(start: Start, rows: Rows) -> tuple[Array, Posterior, Arguments]:
+    """log Z, the posterior, and the gradient of log Z, by one forward and one backward recursion and no tape."""
     log, seen = forward(start, rows)
     first, after = backward(rows, seen)
     outer = lambda a, b: a[..., :, None] * b[..., None, :]  # noqa: E731
@@ -186,9 +223,5 @@ def value_and_slopes(start: Start, rows: Rows) -> tuple[Array, tuple[Start, Rows
         Lam=-0.5 * (outer(mean, mean) + var),
         h=mean,
     )
-    return log, (Start(first.r, 0.5 * (outer(first.r, first.r) - first.N)), by_rows)
-
-
-def log_normaliser(chain: Chain, info: Information) -> Float[Array, ""]:
-    """The log-normaliser, with a derivative that keeps no tape and can be differentiated again."""
-    return _log_normaliser(*rows_of(chain, info))
+    by_start = Start(first.r, 0.5 * (outer(first.r, first.r) - first.N))
+    return log, _put_together(seen, first, after), (by_start, by_rows)
