@@ -7,6 +7,7 @@ runs nothing:
 
     python -m experiments table --stored      prints the table of what is there
     python -m experiments summary             prints it in the layout of the paper's, and the best of each task
+    python -m experiments figures [--fit]     draws it; with --fit also the figures that fit models first
 """
 
 from __future__ import annotations
@@ -65,6 +66,14 @@ def print_summary(options: argparse.Namespace) -> None:
     print(summary(store.read(options.results).values()))
 
 
+def draw_figures(options: argparse.Namespace) -> None:
+    """Draw what is stored, and what must be fitted if that was asked for."""
+    from experiments import figures  # the other commands need no matplotlib
+
+    for path in figures.draw(options.out, options.results, fit=options.fit):
+        print(f"drew {path}", flush=True)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="experiments", description="The paper's experiments.")
@@ -82,6 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     brief = commands.add_parser("summary", parents=[common], help="what is stored, in the layout of the paper's table")
     brief.set_defaults(do=print_summary)
+
+    drawn = commands.add_parser("figures", parents=[common], help="draw what is stored")
+    drawn.add_argument("--out", type=Path, default=Path("figures"), help="the folder of the pictures")
+    drawn.add_argument("--fit", action="store_true", help="also figures 1 and 3, which fit models first")
+    drawn.set_defaults(do=draw_figures)
 
     options = parser.parse_args(arguments)
     options.do(options)
