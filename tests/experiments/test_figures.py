@@ -1,10 +1,13 @@
 """One command draws every figure; only those that were asked for fit models."""
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 
 from experiments import __main__ as program
 from experiments import dots, figures, paper, store
+
+mpl.use("Agg")
 
 
 def record(fold, **changes):
