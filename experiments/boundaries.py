@@ -42,6 +42,11 @@ def banana() -> tuple[np.ndarray, np.ndarray]:
     return data.time[rows], data.value[rows].astype(float)
 
 
+DATA = {"moons": two_moons, "banana": banana}
+COUNT = 8
+"""Inducing times, and inducing points in space."""
+
+
 def fitted(inputs: np.ndarray, label: np.ndarray, count: int) -> tuple[th.Fit, th.Fit]:
     """With `count` inducing points in space and as many inducing times: states, learnt; values, at the same
     hyperparameters.
@@ -74,7 +79,7 @@ def draw(inputs: np.ndarray, label: np.ndarray, count: int) -> Any:
     """Both panels for one data set."""
     figure, axes = plt.subplots(1, 2, figsize=(9.0, 4.0), sharex=True, sharey=True, layout="constrained")
     for ax, fit, of in zip(axes, fitted(inputs, label, count), ("states", "values"), strict=True):
-        panel(ax, fit, inputs, label, f"inducing {of}, {count} × {count}: ELBO {fit.objective:.1f}")
+        panel(ax, fit, inputs, label, f"inducing {of}, {count} × {count}: ELBO {fit.objective:.1f}".replace("-", "−"))
     return figure
 
 
@@ -84,9 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--draw", type=Path, default=Path("figures"))
     folder = parser.parse_args(arguments).draw
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (inputs, label), count in (("moons", two_moons(), 8), ("banana", banana(), 8)):
+    for name, load in DATA.items():
         path = folder / f"{name}-boundary.png"
-        draw(inputs, label, count).savefig(path, dpi=160)
+        draw(*load(), COUNT).savefig(path, dpi=160)
         print(f"drew {path}")
 
 

@@ -87,7 +87,8 @@ def draw() -> Any:
     for ax in axes:
         ax.plot(t, y, ".", color=GREY, markersize=3.5, zorder=1, label="data")
     axes[1].set_xlabel("time")
-    axes[0].legend(loc="upper right", fontsize=8, frameon=False)
+    # Above the posterior there is room; the filter's bands fill their panel.
+    axes[1].legend(loc="upper right", fontsize=8, frameon=False)
     return figure
 
 

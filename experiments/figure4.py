@@ -83,7 +83,9 @@ def draw(folder: Path = RESULTS) -> Any:
                 mean, sd = np.array(list(curve.values())).T
                 ax.plot(list(curve), mean, color=COLOURS[rule], linewidth=1.6, label=rule)
                 ax.fill_between(list(curve), mean - sd, mean + sd, color=COLOURS[rule], alpha=0.08, linewidth=0)
-            ax.plot(list(dots), [m for m, _ in dots.values()], "o", color=COLOURS[rule], markersize=3.5, mfc="none")
+            # Dots without a line of ours need a name too.
+            style = {"color": COLOURS[rule], "markersize": 3.5, "mfc": "none", "label": None if curve else rule}
+            ax.plot(list(dots), [m for m, _ in dots.values()], "o", **style)
         ax.set_xlabel("inducing inputs M, in time and in space")
         ax.set_ylabel(label)
         ax.set_xlim(1.5, 20.5)

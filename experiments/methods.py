@@ -10,6 +10,10 @@ import numpy as np
 import thiele as th
 from thiele.rules import AbstractRule
 
+# Inducing values are dense: a pass over n data is 2 n M² operations, and holds matrices of n × M numbers. With the 4000
+# of airline that is 10¹² a pass, and hours a fold on a few cores; the paper stopped near 1000.
+MOST_VALUES = 2000
+
 
 class Method(NamedTuple):
     """A rule with a step of any size; a sparse method takes the task's number of inducing states or values."""
@@ -26,6 +30,12 @@ class Method(NamedTuple):
         if between is None:
             return {**rule, "inducing": th.Inducing(inducing, of=self.sparse)}
         return {**rule, "inducing": th.Inducing(times=np.linspace(*between, inducing), of=self.sparse)}
+
+    def obstacle(self, inducing: int) -> str | None:
+        """Why the method cannot run with so many inducing times, if it cannot."""
+        if self.sparse == "values" and inducing > MOST_VALUES:
+            return f"dense algebra of values at {inducing} inducing times, and {MOST_VALUES} are the most"
+        return None
 
 
 def _power_ep(power: float) -> Callable[..., AbstractRule]:

@@ -137,8 +137,8 @@ def _airline(start: Start, **method: Any) -> th.GP:
     return th.GP(trend + year + week, th.Poisson(), **method)
 
 
-# Observed minutes of 26 weeks, those that were not measured left out. Nothing published says whether power or its
-# logarithm was modelled; docs/experiments.md has what either does.
+# Observed minutes of 26 weeks, those that were not measured left out. The paper's appendix says log kW; the published
+# programs read the values from a file that was not published, as they are there.
 MINUTES = 26 * 7 * 24 * 60
 
 

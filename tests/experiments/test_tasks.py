@@ -97,6 +97,17 @@ def test_a_full_method_asks_for_no_inducing_times():
     assert all("inducing" not in method.settings(30, 0.5) for method in METHODS.values() if not method.sparse)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_inducing_states_are_learnt_by_gradients_on_every_task(name):
+    task = TASKS[name]._replace(iterations=2)
+    data, (step, options, _) = task.load(), settings(task, "paper")
+    model = task.model(float, **METHODS["S2VGP"].settings(10, step, task.between))
+    fit = model.fit(data.time[:200], data.value[:200], progress=False, **options, **data.covariates)
+    assert np.isfinite(fit.objective)
+    assert np.all(np.isfinite(fit.log_density(data.time[:20], data.value[:20], **data.covariates)))
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_only_the_map_schedule_has_priors(name):
     for schedule in SCHEDULES:
