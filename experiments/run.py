@@ -7,11 +7,12 @@ import sys
 import time
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 import thiele as th
 from experiments.methods import Method
-from experiments.tasks import Task, split
+from experiments.tasks import Task
 
 # "paper": the settings of the published experiment. "best": the library's own, the maximum of the energy. "map": the
 # same with a belief about each hyperparameter, for data too few to tell.
@@ -43,7 +44,7 @@ def settings(task: Task, schedule: str) -> Settings:
 
 def run(task: Task, method: Method, fold: int, schedule: str) -> dict[str, Any]:
     """Fit on nine parts and score the tenth by the mean negative log predictive density (NLPD)."""
-    data, rows = task.load(), split(task, fold)
+    data, rows = task.load(), task.split(task, fold)
     step, options, width = chosen = settings(task, schedule)
     model = task.model(chosen.start, **method.settings(task.inducing, step, task.between))
     begun = time.perf_counter()
@@ -58,6 +59,7 @@ def run(task: Task, method: Method, fold: int, schedule: str) -> dict[str, Any]:
         "seed": None,  # nothing is drawn at random
         "settings": {**options, "step": step, "width": width, "inducing": task.inducing if method.sparse else None},
         "version": th.__version__,
+        "device": jax.devices()[0].device_kind,
         "nlpd": -float(np.mean(densities)),
         "energy": fit.objective,
         "converged": fit.converged,
