@@ -13,9 +13,7 @@ With one lane this is the textbook recursion.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -23,55 +21,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from thiele.chain import lanes_of_scalars, matrices
-from thiele.chain.recursions import Backward, Filter, Gain, Map, Step, backward, forward, gain, spread_of_output
+from thiele.chain import matrices
+from thiele.chain.layouts import Layout, choose_layout
+from thiele.chain.recursions import (
+    Backward,
+    Filter,
+    Gain,
+    Map,
+    Step,
+    backward,
+    emission,
+    forward,
+    gain,
+    spread_of_output,
+)
 from thiele.chain.types import Chain, Information, Move, Moves, Tabulated
-
-# Written out entry by entry, a step of a larger state takes long to compile and spills out of the cache.
-LARGEST_SCALAR_STATE = 8
-LARGEST_SCALAR_OUTPUT = 2
-# Below this length a user waits for the compiler, not for the loop: one lane of plain matrices compiles soonest.
-SHORTEST_IN_LANES = 4096
-
-
-class Layout(NamedTuple):
-    """How many lanes, chunks in a lane and steps in a chunk, and the number system."""
-
-    lanes: int
-    chunks: int
-    steps: int
-    algebra: ModuleType
-
-    def split(self, array: Array) -> Array:
-        """(..., n) → (chunks, ..., steps, lanes), padded with zeros: no information, so no effect."""
-        size = self.lanes * self.chunks * self.steps
-        padded = jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, size - array.shape[-1])])
-        cut = padded.reshape(*array.shape[:-1], self.lanes, self.chunks, self.steps)
-        return jnp.moveaxis(jnp.moveaxis(cut, -2, 0), -2, -1)
-
-    def join(self, array: Array, n: int) -> Array:
-        """The inverse of `split`."""
-        cut = jnp.moveaxis(jnp.moveaxis(array, -1, -2), 0, -2)
-        return cut.reshape(*cut.shape[:-3], self.lanes * self.chunks * self.steps)[..., :n]
-
-
-def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Layout:
-    """Lanes, chunks and number system by the length of the chain, the size of the state and the backend."""
-    scalars = d <= LARGEST_SCALAR_STATE and outputs <= LARGEST_SCALAR_OUTPUT
-    if lanes is None:
-        if n < SHORTEST_IN_LANES:
-            lanes = 1
-        elif jax.default_backend() == "cpu":
-            # More lanes than this spill out of the cache and lengthen the chain on their boundaries.
-            lanes = min(256, max(2, n // 256)) if scalars else 1
-        else:
-            lanes = min(65536, math.isqrt(4 * n))
-    scalars = scalars and lanes > 1
-    length = -(-n // lanes)
-    # A short chain is one chunk: what it would save in memory is not worth a second forward pass.
-    steps = length if n < SHORTEST_IN_LANES else 64
-    return Layout(lanes, -(-length // steps), steps, lanes_of_scalars if scalars else matrices)
-
 
 class Pieces(NamedTuple):
     """A chain and its information in chunks: every leaf is (chunks, ..., steps, lanes)."""
@@ -127,10 +91,22 @@ class Problem(NamedTuple):
         )
 
     def _prepare(self, inputs: Any) -> Any:
+        if self.layout.tree:
+            return self.moves.prepare(inputs)
         rows = jax.tree.map(lambda x: jnp.moveaxis(x, -2, 0), inputs)
         # A loop of its own: what leaves it is stored, where the compiler would otherwise compute it in every use.
         _, found = jax.lax.scan(lambda _, row: (None, self.moves.prepare(row)), None, rows)
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2), found)
+
+    def along_chunks(self, chunk: Callable[..., Any], carry: Any) -> Any:
+        """What `chunk` carries past the last piece."""
+        if self.layout.tree:
+            return chunk(carry, self.piece())[0]
+        return jax.lax.scan(chunk, carry, self.pieces)[0]
+
+    def piece(self) -> Pieces:
+        """The first of the pieces."""
+        return jax.tree.map(lambda x: x[0], self.pieces)
 
     def emission(self) -> Any:
         """H as the number system writes it."""
@@ -194,17 +170,20 @@ def reduce_lanes(chain: Chain, problem: Problem) -> tuple[Move, Information, Arr
     def without_map(carry: tuple[Filter, Map], steps: Step) -> tuple[Filter, Map]:
         state, start = carry
         forgotten = start._replace(Phi=jax.tree.map(jnp.zeros_like, start.Phi), f=jax.tree.map(jnp.zeros_like, start.f))
-        return alg.walk(plain, state, steps)[0], forgotten
+        return layout.walk(plain, state, steps)[0], forgotten
 
     def with_map(carry: tuple[Filter, Map], steps: Step) -> tuple[Filter, Map]:
-        return alg.walk(full, carry, steps)[0]
+        return layout.walk(full, carry, steps)[0]
 
     def chunk(carry: tuple[Filter, Map], piece: Pieces) -> tuple[tuple[Filter, Map], None]:
         steps = problem.chunk(piece)
+        if layout.tree:
+            # A short lane has not forgotten its start, and the host would wait for the answer.
+            return with_map(carry, steps), None
         size = jnp.stack([jnp.max(jnp.abs(entry)) for entry in jax.tree.leaves(carry[1].Phi)])
         return jax.lax.cond(jnp.max(size) < tiny, without_map, with_map, carry, steps), None
 
-    (state, start), _ = jax.lax.scan(chunk, (problem.filter_from(empty, zero), start), problem.pieces)
+    state, start = problem.along_chunks(chunk, (problem.filter_from(empty, zero), start))
     pack = lambda X, shape: alg.pack(X, shape, (K,))  # noqa: E731
     move = Move(
         A=(pack(start.Phi, (d, d))[None],),
@@ -229,7 +208,7 @@ def find_ends(chain: Chain, problem: Problem) -> Ends:
     if problem.layout.lanes == 1:
         return Ends(chain.mean[:, None], matrices.dense(chain.cov)[:, :, None], *nothing)
     short, gathered, _ = boundary_chain(chain, problem)
-    m, P, r, N = predictions(short, gathered, choose_layout(problem.layout.lanes, d, d, lanes=1))
+    m, P, r, N = predictions(short, gathered, problem.layout.of_boundaries(d))
     ends = [jnp.concatenate([x[..., 1:], last], axis=-1) for x, last in zip((r, N), nothing, strict=True)]
     return Ends(m, P, *ends)
 
@@ -238,16 +217,67 @@ def log_normaliser_of(chain: Chain, problem: Problem) -> Array:
     """The log-normaliser by the forward recursion alone, in one lane or through the boundaries of many."""
     if problem.layout.lanes > 1:
         short, gathered, log = boundary_chain(chain, problem)
-        layout = choose_layout(problem.layout.lanes, problem.d, problem.d, lanes=1)
+        layout = problem.layout.of_boundaries(problem.d)
         return log + log_normaliser_of(short, lay_out(short, gathered, layout))
     step = _filter_step(problem)
 
     def chunk(carry: Filter, piece: Pieces) -> tuple[Filter, None]:
-        return problem.layout.algebra.walk(step, carry, problem.chunk(piece))[0], None
+        return problem.layout.walk(step, carry, problem.chunk(piece))[0], None
 
     start = problem.filter_from(chain.mean[:, None], matrices.dense(chain.cov)[:, :, None])
-    state, _ = jax.lax.scan(chunk, start, problem.pieces)
-    return jnp.sum(state.log)
+    return jnp.sum(problem.along_chunks(chunk, start).log)
+
+
+def _back_step(problem: Problem) -> Callable[..., Any]:
+    alg, H = problem.layout.algebra, problem.emission()
+
+    def back(after: Backward, x: tuple[Step, Any, Gain]) -> tuple[Backward, Backward]:
+        row, p, found = x
+        moved = backward(alg, H, after._replace(N=alg.unfold(after.N)), row, p, found)
+        return moved._replace(N=alg.fold(moved.N)), after
+
+    return back
+
+
+def _visit(problem: Problem, after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Visit, Filter]:
+    """One chunk forward and backward, from what precedes it and what follows it."""
+    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
+    step = _filter_step(problem)
+
+    def keep(carry: Filter, row: Step) -> tuple[Filter, Filter]:
+        return step(carry, row)[0], carry
+
+    steps = problem.chunk(piece)
+    last, before = layout.walk(keep, head, steps)
+    before = before._replace(P=alg.unfold(before.P))
+    before = before._replace(p=alg.each(lambda s, b: spread_of_output(alg, H, s, b))(steps, before))
+    found = alg.each(lambda s, m, p: gain(alg, H, s, m, p))(steps, before.m, before.p)
+    after, afters = layout.walk(_back_step(problem), after, (steps, before.p, found), reverse=True)
+    return after, Visit(steps, before, found, afters._replace(N=alg.unfold(afters.N))), last
+
+
+def _visit_flat(problem: Problem, after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Visit, Filter]:
+    """`_visit` where a walk is one kernel, which waits for memory: only m and P are kept, the rest is found again."""
+    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
+    step, back = _filter_step(problem), _back_step(problem)
+
+    def keep(carry: Filter, row: Step) -> tuple[Filter, tuple[Any, Any]]:
+        return step(carry, row)[0], (carry.m, carry.P)
+
+    def known(row: Step, moments: tuple[Any, Any]) -> tuple[Filter, Gain]:
+        m, P = moments[0], alg.unfold(moments[1])
+        p = alg.mul(P, alg.transpose(emission(alg, H, row)))
+        found = gain(alg, H, row, m, p)
+        return Filter(m, P, p, found.log), found
+
+    def back_from(after: Backward, x: tuple[Step, tuple[Any, Any]]) -> tuple[Backward, Backward]:
+        before, found = known(*x)
+        return back(after, (x[0], before.p, found))
+
+    steps = problem.chunk(piece)
+    last, kept = layout.walk(keep, head, steps)
+    after, afters = layout.walk(back_from, after, (steps, kept), reverse=True)
+    return after, Visit(steps, *known(steps, kept), afters._replace(N=alg.unfold(afters.N))), last
 
 
 Emit = Callable[[Pieces, Visit], tuple[Any, Any]]
@@ -266,37 +296,23 @@ def sweep(chain: Chain, problem: Problem, ends: Ends, emit: Emit) -> Swept:
     """Run every lane forward and backward. `emit(piece, visit)` returns results along the chain, with trailing axes
     (steps, lanes), and totals to be summed over the chunks.
     """
-    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
-    step = _filter_step(problem)
-
-    def keep(carry: Filter, row: Step) -> tuple[Filter, Filter]:
-        return step(carry, row)[0], carry
-
-    def back(after: Backward, x: tuple[Step, Any, Gain]) -> tuple[Backward, Backward]:
-        row, p, found = x
-        moved = backward(alg, H, after._replace(N=alg.unfold(after.N)), row, p, found)
-        return moved._replace(N=alg.fold(moved.N)), after
+    layout, alg = problem.layout, problem.layout.algebra
+    step, visit = _filter_step(problem), _visit_flat if problem.layout.flat else _visit
 
     def visit_chunk(after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Any, Any, Filter]:
-        steps = problem.chunk(piece)
-        last, before = alg.walk(keep, head, steps)
-        before = before._replace(P=alg.unfold(before.P))
-        before = before._replace(p=alg.each(lambda s, b: spread_of_output(alg, H, s, b))(steps, before))
-        found = alg.each(lambda s, m, p: gain(alg, H, s, m, p))(steps, before.m, before.p)
-        after, afters = alg.walk(back, after, (steps, before.p, found), reverse=True)
-        visit = Visit(steps, before, found, afters._replace(N=alg.unfold(afters.N)))
-        return after, *emit(piece, visit), last
+        after, seen, last = visit(problem, after, piece, head)
+        return after, *emit(piece, seen), last
 
     start = problem.filter_from(ends.m, ends.P)
     end = Backward(alg.unpack(ends.r[:, None]), alg.fold(alg.unpack(ends.N)))
-    one = jax.tree.map(lambda x: x[0], problem.pieces)
+    one = problem.piece()
     if layout.chunks == 1:
         first, results, totals, last = visit_chunk(end, one, start)
         results = jax.tree.map(lambda x: x[None], results)
     else:
 
         def to_next_chunk(carry: Filter, piece: Pieces) -> tuple[Filter, Filter]:
-            return alg.walk(step, carry, problem.chunk(piece))[0], carry
+            return layout.walk(step, carry, problem.chunk(piece))[0], carry
 
         def chunk(carry: tuple[Backward, Any], x: tuple[Pieces, Filter]) -> tuple[tuple[Backward, Any], Any]:
             after, totals = carry
@@ -316,7 +332,7 @@ def predictions(chain: Chain, info: Information, layout: Layout) -> tuple[Array,
     """At every state: the prediction N(m, P) from those before, and (r, N) from itself and those after."""
     problem = lay_out(chain, info, layout)
     alg, d, n = layout.algebra, problem.d, info.precision.shape[-1]
-    batch = (layout.steps, layout.lanes)
+    batch = layout.batch
 
     def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
         own = alg.each(lambda a, s, p, g: backward(alg, problem.emission(), a, s, p, g))(

@@ -124,7 +124,7 @@ def scalar(X: Matrix) -> Array | float:
 
 def selection(H: np.ndarray, dtype: jnp.dtype) -> Matrix:
     """The emission matrix as this number system writes it."""
-    return {(int(i), int(j)): jnp.asarray(H[i, j], dtype) for i, j in np.argwhere(H)}
+    return {(int(i), int(j)): np.asarray(H[i, j], dtype)[()] for i, j in np.argwhere(H)}
 
 
 def unpack(array: Array | Blocks | None) -> Matrix | None:

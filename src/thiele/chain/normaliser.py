@@ -84,7 +84,7 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
     """log Z with its gradient, by one forward and one backward recursion."""
     problem = lay_out(chain, info, layout)
     alg, H, d, n = layout.algebra, problem.emission(), problem.d, info.precision.shape[-1]
-    outputs, batch = info.precision.shape[0], (layout.steps, layout.lanes)
+    outputs, batch = info.precision.shape[0], layout.batch
 
     def at_one_step(visit: Visit) -> tuple[Any, ...]:
         step, (m, P, p, _), (M, xi, _), (r, N) = visit

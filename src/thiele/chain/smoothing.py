@@ -22,7 +22,7 @@ def posterior(chain: Chain, info: Information, lanes: int | None = None) -> tupl
     d, n = chain.mean.shape[0], info.precision.shape[-1]
     layout = choose_layout(n, d, info.precision.shape[0], lanes)
     problem = lay_out(chain, info, layout)
-    alg, batch = layout.algebra, (layout.steps, layout.lanes)
+    alg, batch = layout.algebra, layout.batch
 
     def at_one_step(visit: Visit) -> tuple[Any, ...]:
         _, (m, P, p, _), (M, xi, _), (r, N) = visit
@@ -55,7 +55,7 @@ def outputs(chain: Chain, info: Information, lanes: int | None = None) -> tuple[
     count, n = info.precision.shape[0], info.precision.shape[-1]
     layout = choose_layout(n, chain.mean.shape[0], count, lanes)
     problem = lay_out(chain, info, layout)
-    alg, H, batch = layout.algebra, problem.emission(), (layout.steps, layout.lanes)
+    alg, H, batch = layout.algebra, problem.emission(), layout.batch
 
     def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
         f, V, g, cross = alg.each(lambda v: smoothed_output(alg, H, v.step, v.before, v.gain, v.after))(visit)
