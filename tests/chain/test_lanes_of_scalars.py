@@ -14,7 +14,7 @@ def entries(X):
     return {(i, j): jnp.asarray(X[:, i, j]) for i in range(X.shape[1]) for j in range(X.shape[2])}
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [1, 2, 3])
 def test_information_and_spread_are_resolved_whatever_their_product_looks_like(size):
     rng = np.random.default_rng(4)
     # Strong and opposed correlations make diagonal entries of I + Λ G negative, although both are positive definite.
@@ -33,6 +33,6 @@ def test_information_and_spread_are_resolved_whatever_their_product_looks_like(s
 
 
 def test_more_outputs_are_refused():
-    three = np.broadcast_to(np.eye(3), (4, 3, 3))
-    with pytest.raises(NotImplementedError, match="at most two outputs, got 3"):
-        alg.resolve(entries(three), entries(three), None)
+    four = np.broadcast_to(np.eye(4), (4, 4, 4))
+    with pytest.raises(NotImplementedError, match="at most three outputs, got 4"):
+        alg.resolve(entries(four), entries(four), None)

@@ -48,12 +48,10 @@ class Pieces(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What each lane starts from, N(m, P), and what follows it, (r, N)."""
+    """What each lane starts from and what follows it, as the number system writes them."""
 
-    m: Array
-    P: Array
-    r: Array
-    N: Array
+    start: Filter
+    end: Backward
 
 
 class Visit(NamedTuple):
@@ -66,7 +64,7 @@ class Visit(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A chain with its information, laid out."""
+    """A chain with its information, laid out; `steps` where they are at hand already, as one chunk."""
 
     moves: Moves
     layout: Layout
@@ -74,9 +72,12 @@ class Problem(NamedTuple):
     d: int
     dtype: Any
     pieces: Pieces
+    steps: Step | None = None
 
     def chunk(self, piece: Pieces) -> Step:
         """The steps of one chunk as the number system writes them, in the form that `walk` goes along."""
+        if self.steps is not None:
+            return self.steps
         alg = self.layout.algebra
         column = lambda x: None if x is None else alg.unpack(x[:, None])  # noqa: E731
         move = self.moves(self._prepare(piece.inputs))
@@ -110,7 +111,16 @@ class Problem(NamedTuple):
 
     def emission(self) -> Any:
         """H as the number system writes it."""
+        if self.layout.flat:
+            # Numbers, not arrays: a kernel captures none.
+            H = self.H.astype(self.dtype)
+            return {(int(i), int(j)): H[i, j] for i, j in np.argwhere(H)}
         return self.layout.algebra.selection(self.H, self.dtype)
+
+    def ends_from(self, m: Array, P: Array, r: Array, N: Array) -> Ends:
+        """Lanes that start from N(m, P) and are followed by (r, N), (d, lanes) and (d, d, lanes)."""
+        alg = self.layout.algebra
+        return Ends(self.filter_from(m, P), Backward(alg.unpack(r[:, None]), alg.fold(alg.unpack(N))))
 
     def filter_from(self, m: Array, P: Array) -> Filter:
         """The carry of a forward pass that starts at N(m, P), (d, lanes) and (d, d, lanes)."""
@@ -155,8 +165,8 @@ def _map_step(problem: Problem) -> Callable[..., Any]:
     return step
 
 
-def reduce_lanes(chain: Chain, problem: Problem) -> tuple[Move, Information, Array]:
-    """Each lane as one step: information on its first state, the move to the next lane's, and its log factor."""
+def run_from_unknown_starts(problem: Problem) -> tuple[Filter, Map]:
+    """Each lane to its end, with the map from its first state and the information on it."""
     layout, d, K = problem.layout, problem.d, problem.layout.lanes
     alg, dtype = layout.algebra, problem.dtype
     zero, eye = jnp.zeros((d, d, K), dtype), jnp.broadcast_to(jnp.eye(d, dtype=dtype)[:, :, None], (d, d, K))
@@ -183,22 +193,38 @@ def reduce_lanes(chain: Chain, problem: Problem) -> tuple[Move, Information, Arr
         size = jnp.stack([jnp.max(jnp.abs(entry)) for entry in jax.tree.leaves(carry[1].Phi)])
         return jax.lax.cond(jnp.max(size) < tiny, without_map, with_map, carry, steps), None
 
-    state, start = problem.along_chunks(chunk, (problem.filter_from(empty, zero), start))
-    pack = lambda X, shape: alg.pack(X, shape, (K,))  # noqa: E731
+    return problem.along_chunks(chunk, (problem.filter_from(empty, zero), start))
+
+
+def boundary_chain(chain: Chain, problem: Problem) -> tuple[Chain, Information, Array]:
+    """The chain on the first states of the lanes, its information, and the log factor that the reduction has taken."""
+    state, start = run_from_unknown_starts(problem)
+    alg, d = problem.layout.algebra, problem.d
+    pack = lambda X, shape: alg.pack(X, shape, (problem.layout.lanes,))  # noqa: E731
     move = Move(
         A=(pack(start.Phi, (d, d))[None],),
         Q=(pack(alg.unfold(state.P), (d, d))[None],),
         b=pack(state.m, (d, 1))[:, 0],
     )
     info = Information(precision=pack(alg.unfold(start.J), (d, d)), shift=pack(start.h, (d, 1))[:, 0])
-    return move, info, jnp.sum(state.log)
-
-
-def boundary_chain(chain: Chain, problem: Problem) -> tuple[Chain, Information, Array]:
-    """The chain on the first states of the lanes, its information, and the log factor that the reduction has taken."""
-    move, info, log = reduce_lanes(chain, problem)
     inner = jax.tree.map(lambda x: x[..., :-1], move)
-    return Chain(chain.mean, chain.cov, Tabulated(), inner), info, log
+    return Chain(chain.mean, chain.cov, Tabulated(), inner), info, jnp.sum(state.log)
+
+
+def boundary_problem(chain: Chain, problem: Problem) -> tuple[Problem, Array]:
+    """The chain on the first states of the lanes, laid out, and the log factor that the reduction has taken."""
+    layout = problem.layout.of_boundaries(problem.d)
+    if layout.flat is None:
+        short, info, log = boundary_chain(chain, problem)
+        return lay_out(short, info, layout), log
+    # What one kernel leaves is what the next one reads: nothing is stacked only to be taken apart. The last move leads
+    # nowhere, and does no harm.
+    state, start = run_from_unknown_starts(problem)
+    row = lambda X: {key: value[None] for key, value in X.items()}  # noqa: E731
+    steps = Step(A=row(start.Phi), Q=row(state.P), b=row(state.m), Lam=row(start.J), h=row(start.h), c=None)
+    nothing = Pieces((), None, None, None, None)
+    upper = Problem(Tabulated(), layout, np.eye(problem.d), problem.d, problem.dtype, nothing, steps)
+    return upper, jnp.sum(state.log)
 
 
 def find_ends(chain: Chain, problem: Problem) -> Ends:
@@ -206,19 +232,25 @@ def find_ends(chain: Chain, problem: Problem) -> Ends:
     d, dtype = problem.d, problem.dtype
     nothing = Backward(jnp.zeros((d, 1), dtype), jnp.zeros((d, d, 1), dtype))
     if problem.layout.lanes == 1:
-        return Ends(chain.mean[:, None], matrices.dense(chain.cov)[:, :, None], *nothing)
-    short, gathered, _ = boundary_chain(chain, problem)
-    m, P, r, N = predictions(short, gathered, problem.layout.of_boundaries(d))
-    ends = [jnp.concatenate([x[..., 1:], last], axis=-1) for x, last in zip((r, N), nothing, strict=True)]
-    return Ends(m, P, *ends)
+        return problem.ends_from(chain.mean[:, None], matrices.dense(chain.cov)[:, :, None], *nothing)
+    upper, _ = boundary_problem(chain, problem)
+    if upper.layout.flat is None:
+        m, P, r, N = _predictions(chain, upper, problem.layout.lanes)
+        ends = [jnp.concatenate([x[..., 1:], last], axis=-1) for x, last in zip((r, N), nothing, strict=True)]
+        return problem.ends_from(m, P, *ends)
+    alg, H = problem.layout.algebra, problem.emission()
+    _, seen, _ = _visit_flat(upper, *find_ends(chain, upper), upper.piece())
+    before, after = jax.tree.map(lambda x: x[0], (seen.before, seen.after))
+    p = alg.mul(before.P, alg.transpose(H)) if problem.pieces.mix is None else None
+    log = jnp.zeros(problem.layout.lanes, dtype)
+    return Ends(Filter(before.m, alg.fold(before.P), p, log), after._replace(N=alg.fold(after.N)))
 
 
 def log_normaliser_of(chain: Chain, problem: Problem) -> Array:
     """The log-normaliser by the forward recursion alone, in one lane or through the boundaries of many."""
     if problem.layout.lanes > 1:
-        short, gathered, log = boundary_chain(chain, problem)
-        layout = problem.layout.of_boundaries(problem.d)
-        return log + log_normaliser_of(short, lay_out(short, gathered, layout))
+        upper, log = boundary_problem(chain, problem)
+        return log + log_normaliser_of(chain, upper)
     step = _filter_step(problem)
 
     def chunk(carry: Filter, piece: Pieces) -> tuple[Filter, None]:
@@ -239,7 +271,7 @@ def _back_step(problem: Problem) -> Callable[..., Any]:
     return back
 
 
-def _visit(problem: Problem, after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Visit, Filter]:
+def _visit(problem: Problem, head: Filter, after: Backward, piece: Pieces) -> tuple[Backward, Visit, Filter]:
     """One chunk forward and backward, from what precedes it and what follows it."""
     layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
     step = _filter_step(problem)
@@ -256,7 +288,7 @@ def _visit(problem: Problem, after: Backward, piece: Pieces, head: Filter) -> tu
     return after, Visit(steps, before, found, afters._replace(N=alg.unfold(afters.N))), last
 
 
-def _visit_flat(problem: Problem, after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Visit, Filter]:
+def _visit_flat(problem: Problem, head: Filter, after: Backward, piece: Pieces) -> tuple[Backward, Visit, Filter]:
     """`_visit` where a walk is one kernel, which waits for memory: only m and P are kept, the rest is found again."""
     layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
     step, back = _filter_step(problem), _back_step(problem)
@@ -300,11 +332,10 @@ def sweep(chain: Chain, problem: Problem, ends: Ends, emit: Emit) -> Swept:
     step, visit = _filter_step(problem), _visit_flat if problem.layout.flat else _visit
 
     def visit_chunk(after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Any, Any, Filter]:
-        after, seen, last = visit(problem, after, piece, head)
+        after, seen, last = visit(problem, head, after, piece)
         return after, *emit(piece, seen), last
 
-    start = problem.filter_from(ends.m, ends.P)
-    end = Backward(alg.unpack(ends.r[:, None]), alg.fold(alg.unpack(ends.N)))
+    start, end = ends
     one = problem.piece()
     if layout.chunks == 1:
         first, results, totals, last = visit_chunk(end, one, start)
@@ -330,16 +361,18 @@ def sweep(chain: Chain, problem: Problem, ends: Ends, emit: Emit) -> Swept:
 
 def predictions(chain: Chain, info: Information, layout: Layout) -> tuple[Array, Array, Array, Array]:
     """At every state: the prediction N(m, P) from those before, and (r, N) from itself and those after."""
-    problem = lay_out(chain, info, layout)
-    alg, d, n = layout.algebra, problem.d, info.precision.shape[-1]
-    batch = layout.batch
+    return _predictions(chain, lay_out(chain, info, layout), info.precision.shape[-1])
+
+
+def _predictions(chain: Chain, problem: Problem, n: int) -> tuple[Array, Array, Array, Array]:
+    layout, alg, d = problem.layout, problem.layout.algebra, problem.d
 
     def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
         own = alg.each(lambda a, s, p, g: backward(alg, problem.emission(), a, s, p, g))(
             visit.after, visit.step, visit.before.p, visit.gain
         )
-        vectors = [alg.pack(x, (d, 1), batch)[:, 0] for x in (visit.before.m, own.r)]
-        squares = [alg.pack(x, (d, d), batch) for x in (visit.before.P, own.N)]
+        vectors = [alg.pack(x, (d, 1), layout.batch)[:, 0] for x in (visit.before.m, own.r)]
+        squares = [alg.pack(x, (d, d), layout.batch) for x in (visit.before.P, own.N)]
         return (vectors[0], squares[0], vectors[1], squares[1]), ()
 
     swept = sweep(chain, problem, find_ends(chain, problem), emit)

@@ -18,16 +18,18 @@ LARGEST_SCALAR_STATE = 8
 LARGEST_SCALAR_OUTPUT = 2
 # Below this length a user waits for the compiler, not for the loop: one lane of plain matrices compiles soonest.
 SHORTEST_IN_LANES = 4096
-# Steps of a lane of the tree. In one kernel a step costs what its arithmetic does, and short lanes fill the device; on
-# boundaries, of which there are fewer, a longer lane saves a level. A step of matrices is a dozen kernels.
-STEPS_ON_DATA, STEPS_ON_BOUNDARIES, STEPS_OF_MATRICES = 16, 32, 16
+# The same for a kernel of a GPU, which has closed forms for three.
+LARGEST_KERNEL_OUTPUT = 3
+# Steps of a lane of the tree: short lanes fill the device, long ones save levels. Where the boundaries are left to
+# matrices, whose every step is dozens of kernels, there had better be few.
+STEPS_IN_KERNEL, STEPS_OF_MATRICES, STEPS_BELOW_MATRICES = 16, 16, 64
 
 
 class Layout(NamedTuple):
     """How many lanes, chunks in a lane and steps in a chunk, the number system, and how it goes along the steps.
 
-    `tree`: the chain on the lanes' boundaries is cut again, and so on until it is short. `flat`: the steps of a lane
-    are neighbours in memory, as they are in the chain; else the lanes are, for the sake of vector loops.
+    `tree`: one chunk a lane, and the chain on the lanes' boundaries is cut again, until it is short. `flat`: the length
+    of a chain that is left as it lies in memory, for kernels that find their lanes in it; else None.
     """
 
     lanes: int
@@ -36,16 +38,16 @@ class Layout(NamedTuple):
     algebra: ModuleType
     walk: Callable[..., tuple[Any, Any]]
     tree: bool = False
-    flat: bool = False
+    flat: int | None = None
 
     @property
     def batch(self) -> tuple[int, int]:
         """The trailing axes of a chunk."""
-        return (1, self.lanes * self.steps) if self.flat else (self.steps, self.lanes)
+        return (1, self.flat) if self.flat else (self.steps, self.lanes)
 
     def split(self, array: Array) -> Array:
         """(..., n) → (chunks, ..., *batch), padded with zeros: no information, so no effect."""
-        size = self.lanes * self.chunks * self.steps
+        size = self.flat or self.lanes * self.chunks * self.steps
         padded = jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, size - array.shape[-1])])
         if self.flat:
             return padded[None, ..., None, :]
@@ -71,7 +73,7 @@ def backend() -> str:
 
 def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Layout:
     """Lanes, chunks and number system by the length of the chain, the size of the state and the backend."""
-    scalars = _few(d, outputs)
+    scalars = d <= LARGEST_SCALAR_STATE and outputs <= LARGEST_SCALAR_OUTPUT
     if lanes is None:
         if backend() != "cpu":
             return tree_layout(n, d, outputs)
@@ -87,15 +89,13 @@ def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Lay
 
 def tree_layout(n: int, d: int, outputs: int) -> Layout:
     """Short lanes, many of them, whose boundaries are cut again: few kernels, each of which fills the device."""
-    scalars = _few(d, outputs)
-    most = STEPS_OF_MATRICES if not scalars else STEPS_ON_BOUNDARIES if outputs == d else STEPS_ON_DATA
+    in_kernel = d <= LARGEST_SCALAR_STATE and outputs <= LARGEST_KERNEL_OUTPUT
+    most = STEPS_OF_MATRICES
+    if in_kernel:
+        most = STEPS_IN_KERNEL if d <= LARGEST_KERNEL_OUTPUT else STEPS_BELOW_MATRICES
     # Lanes of equal length: of 17 states, two lanes of 9 and not of 16.
     lanes = -(-n // most)
     steps = math.ceil(n / lanes)
-    if scalars:
-        return Layout(lanes, 1, steps, lanes_of_scalars, one_kernel.walk, tree=True, flat=True)
+    if in_kernel:
+        return Layout(lanes, 1, steps, lanes_of_scalars, one_kernel.walk, tree=True, flat=n)
     return Layout(lanes, 1, steps, matrices, matrices.walk_in_batches, tree=True)
-
-
-def _few(d: int, outputs: int) -> bool:
-    return d <= LARGEST_SCALAR_STATE and outputs <= LARGEST_SCALAR_OUTPUT

@@ -27,9 +27,10 @@ LANES_IN_A_BLOCK = 32
 def walk(step: Step, carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
     """`jax.lax.scan` of an elementwise `step` in every lane at once.
 
-    What is carried is (lanes,); `xs`, and what is kept of each step, are (1, lanes * steps), lane after lane.
+    What is carried is (lanes,); `xs`, and what is kept of each step, are (1, n), lane after lane. A last lane that is
+    not full goes on with zeros.
     """
-    run, loop = partial(_in_kernel, step, reverse), partial(in_loop, step, reverse)
+    run, loop = partial(in_kernel, step, reverse), partial(in_loop, step, reverse)
     return jax.lax.platform_dependent(carry, xs, cuda=run, rocm=run, default=loop)
 
 
@@ -41,46 +42,57 @@ def _walk_jvp(step: Step, reverse: bool, primals: tuple[Any, Any], tangents: tup
 
 def in_loop(step: Step, reverse: bool, carry: Any, xs: Any) -> tuple[Any, Any]:
     """The same by XLA."""
-    lanes = jax.tree.leaves(carry)[0].shape[0]
-    rows = jax.tree.map(lambda x: x.reshape(lanes, -1).T, xs)
+    lanes, n = jax.tree.leaves(carry)[0].shape[0], jax.tree.leaves(xs)[0].shape[-1]
+    steps = -(-n // lanes)
+    rows = jax.tree.map(lambda x: jnp.pad(x[0], (0, lanes * steps - n)).reshape(lanes, steps).T, xs)
     carry, ys = jax.lax.scan(step, carry, rows, reverse=reverse)
-    return carry, jax.tree.map(lambda y: y.T.reshape(1, -1), ys)
+    return carry, jax.tree.map(lambda y: y.T.reshape(1, -1)[:, :n], ys)
 
 
-def _in_kernel(step: Step, reverse: bool, carry: Any, xs: Any, interpret: bool = False) -> tuple[Any, Any]:
-    starts, shape_of_carry = jax.tree.flatten(carry)
-    rows, shape_of_row = jax.tree.flatten(xs)
-    lanes = starts[0].shape[0]
-    steps = rows[0].shape[-1] // lanes
+def in_kernel(step: Step, reverse: bool, carry: Any, xs: Any, interpret: bool = False) -> tuple[Any, Any]:
+    """The same by one kernel."""
+    starts, form_of_carry = jax.tree.flatten(carry)
+    rows, form_of_row = jax.tree.flatten(xs)
+    lanes, n = starts[0].shape[0], rows[0].shape[-1]
+    steps = -(-n // lanes)
     at_one = lambda x: jax.ShapeDtypeStruct((lanes,), x.dtype)  # noqa: E731
-    _, kept = jax.eval_shape(step, carry, jax.tree.map(at_one, xs))
-    kept, shape_of_kept = jax.tree.flatten(kept)
+    kept, form_of_kept = jax.tree.flatten(jax.eval_shape(step, carry, jax.tree.map(at_one, xs))[1])
 
     def kernel(*refs: Any) -> None:
         parts = iter(refs)
         start, row, end, keep = ([next(parts) for _ in group] for group in (starts, rows, starts, kept))
         lane = pallas.program_id(0) * LANES_IN_A_BLOCK + jnp.arange(LANES_IN_A_BLOCK, dtype=jnp.int32)
-        inside = lane < lanes
+        there = lane < lanes
 
-        def body(i: Array, carried: list[Array]) -> list[Array]:
-            at = lane * steps + (steps - 1 - i if reverse else i)
-            now = [triton.load(ref.at[0, at], mask=inside, other=0) for ref in row]
-            moved, out = step(shape_of_carry.unflatten(carried), shape_of_row.unflatten(now))
+        def place(i: Array) -> tuple[Array, Array]:
+            inner = steps - 1 - i if reverse else i
+            at = lane * steps + inner
+            return at, there & (at < n) & (inner >= 0) & (inner < steps)
+
+        def read(i: Array) -> list[Array]:
+            at, inside = place(i)
+            return [triton.load(ref.at[0, at], mask=inside, other=0) for ref in row]
+
+        def body(i: Array, x: tuple[list[Array], list[Array]]) -> tuple[list[Array], list[Array]]:
+            carried, now = x
+            # Read ahead: memory answers while this step is computed.
+            following = read(i + 1)
+            moved, out = step(form_of_carry.unflatten(carried), form_of_row.unflatten(now))
+            at, inside = place(i)
             for ref, value in zip(keep, jax.tree.leaves(out), strict=True):
                 triton.store(ref.at[0, at], value, mask=inside)
-            return jax.tree.leaves(moved)
+            return jax.tree.leaves(moved), following
 
-        carried = [triton.load(ref.at[lane], mask=inside, other=0) for ref in start]
-        carried = jax.lax.fori_loop(jnp.int32(0), jnp.int32(steps), body, carried)
+        carried = [triton.load(ref.at[lane], mask=there, other=0) for ref in start]
+        carried, _ = jax.lax.fori_loop(jnp.int32(0), jnp.int32(steps), body, (carried, read(jnp.int32(0))))
         for ref, value in zip(end, carried, strict=True):
-            triton.store(ref.at[lane], value, mask=inside)
+            triton.store(ref.at[lane], value, mask=there)
 
     found = pallas.pallas_call(
         kernel,
         grid=(-(-lanes // LANES_IN_A_BLOCK),),
-        out_shape=[at_one(x) for x in starts]
-        + [jax.ShapeDtypeStruct((1, lanes * steps), x.dtype) for x in kept],
+        out_shape=[at_one(x) for x in starts] + [jax.ShapeDtypeStruct((1, n), x.dtype) for x in kept],
         compiler_params=triton.CompilerParams(num_warps=1),
         interpret=interpret,
     )(*starts, *rows)
-    return shape_of_carry.unflatten(found[: len(starts)]), shape_of_kept.unflatten(found[len(starts) :])
+    return form_of_carry.unflatten(found[: len(starts)]), form_of_kept.unflatten(found[len(starts) :])
