@@ -27,7 +27,7 @@ def test_information_and_spread_are_resolved_whatever_their_product_looks_like(s
         BLam, Bh, log_det = alg.resolve(entries(Lam), entries(G), entries(h))
     wanted = np.linalg.solve(spread, np.concatenate([Lam, h], axis=-1))
     scale = np.linalg.norm(wanted, axis=(1, 2))
-    # For three it is numpy's elimination that is off, by 2e-9 at most; in exact arithmetic the closed form is, by 1e-11.
+    # Of three, numpy's elimination is off by up to 2e-9 from exact arithmetic, the closed form by 1e-11.
     tolerance = 1e-8 if size == 3 else 1e-10
     for (i, j), value in {**BLam, **{(i, size): x for (i, _), x in Bh.items()}}.items():
         assert np.max(np.abs(value - wanted[:, i, j]) / scale) < tolerance

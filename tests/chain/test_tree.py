@@ -48,7 +48,11 @@ def everything(chain, info, lanes=None):
     def run(chain, seen):
         value = lambda chain, seen: log_normaliser(chain, seen._replace(H=info.H), lanes)  # noqa: E731
         whole = seen._replace(H=info.H)
-        return jax.value_and_grad(value, (0, 1))(chain, seen), outputs(chain, whole, lanes), posterior(chain, whole, lanes)
+        return (
+            jax.value_and_grad(value, (0, 1))(chain, seen),
+            outputs(chain, whole, lanes),
+            posterior(chain, whole, lanes),
+        )
 
     return run(chain, info._replace(H=None))
 

@@ -9,6 +9,9 @@ Chunks. Transitions exist for one chunk at a time. The forward pass keeps the pr
 backward pass runs a chunk forward again and then backward. Memory is that of the results plus one chunk.
 
 With one lane this is the textbook recursion.
+
+Trees. On a GPU lanes are short and many, and the chain on their boundaries is cut into lanes again, until it is short.
+A lane is one chunk, and for small states a run along it is one kernel.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ import numpy as np
 from jaxtyping import Array
 
 from thiele.chain import matrices
-from thiele.chain.layouts import Layout, choose_layout
+from thiele.chain.layouts import Layout as Layout
+from thiele.chain.layouts import choose_layout as choose_layout
 from thiele.chain.recursions import (
     Backward,
     Filter,
@@ -36,6 +40,7 @@ from thiele.chain.recursions import (
     spread_of_output,
 )
 from thiele.chain.types import Chain, Information, Move, Moves, Tabulated
+
 
 class Pieces(NamedTuple):
     """A chain and its information in chunks: every leaf is (chunks, ..., steps, lanes)."""

@@ -13,8 +13,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas
-from jax.experimental.pallas import triton
 from jaxtyping import Array
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -51,6 +49,10 @@ def in_loop(step: Step, reverse: bool, carry: Any, xs: Any) -> tuple[Any, Any]:
 
 def in_kernel(step: Step, reverse: bool, carry: Any, xs: Any, interpret: bool = False) -> tuple[Any, Any]:
     """The same by one kernel."""
+    # Slow to import, and of no use without a GPU.
+    from jax.experimental import pallas
+    from jax.experimental.pallas import triton
+
     starts, form_of_carry = jax.tree.flatten(carry)
     rows, form_of_row = jax.tree.flatten(xs)
     lanes, n = starts[0].shape[0], rows[0].shape[-1]
