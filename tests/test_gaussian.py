@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import thiele as th
 from tests.kernels.registry import KERNELS, LONG
 from thiele import dense
-from thiele.chain import lanes
+from thiele.chain import layouts
 from thiele.parameters import constrain, unconstrain
 
 RNG = np.random.default_rng(7)
@@ -52,7 +52,7 @@ def test_every_kernel_agrees_with_dense_algebra(name):
 @pytest.fixture
 def in_lanes(monkeypatch):
     """Make even a short series run in lanes."""
-    monkeypatch.setattr(lanes, "SHORTEST_IN_LANES", 2)
+    monkeypatch.setattr(layouts, "SHORTEST_IN_LANES", 2)
     jax.clear_caches()
     yield
     jax.clear_caches()
@@ -70,7 +70,7 @@ def test_many_lanes_agree_with_dense_algebra(name, in_lanes):
     rng = np.random.default_rng(3)
     t = np.sort(rng.uniform(0.0, 20.0, 200))
     y = np.sin(t) + 0.3 * rng.normal(size=200)
-    assert lanes.choose_layout(200, kernel.sde().dim, 1).lanes == 2
+    assert layouts.choose_layout(200, kernel.sde().dim, 1).lanes == 2
     model = th.GP(kernel, th.Gaussian(NOISE))
     with jax.enable_x64(True):
         value, gradient = jax.jit(jax.value_and_grad(lambda m: m.log_likelihood(t, y)))(model)

@@ -9,13 +9,14 @@ Chunks. Transitions exist for one chunk at a time. The forward pass keeps the pr
 backward pass runs a chunk forward again and then backward. Memory is that of the results plus one chunk.
 
 With one lane this is the textbook recursion.
+
+Trees. On a GPU lanes are short and many, and the chain on their boundaries is cut into lanes again, until it is short.
+A lane is one chunk, and for small states a run along it is one kernel.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -23,54 +24,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from thiele.chain import lanes_of_scalars, matrices
-from thiele.chain.recursions import Backward, Filter, Gain, Map, Step, backward, forward, gain, spread_of_output
+from thiele.chain import matrices
+from thiele.chain.layouts import Layout as Layout
+from thiele.chain.layouts import choose_layout as choose_layout
+from thiele.chain.recursions import (
+    Backward,
+    Filter,
+    Gain,
+    Map,
+    Step,
+    backward,
+    emission,
+    forward,
+    gain,
+    spread_of_output,
+)
 from thiele.chain.types import Chain, Information, Move, Moves, Tabulated
-
-# Written out entry by entry, a step of a larger state takes long to compile and spills out of the cache.
-LARGEST_SCALAR_STATE = 8
-LARGEST_SCALAR_OUTPUT = 2
-# Below this length a user waits for the compiler, not for the loop: one lane of plain matrices compiles soonest.
-SHORTEST_IN_LANES = 4096
-
-
-class Layout(NamedTuple):
-    """How many lanes, chunks in a lane and steps in a chunk, and the number system."""
-
-    lanes: int
-    chunks: int
-    steps: int
-    algebra: ModuleType
-
-    def split(self, array: Array) -> Array:
-        """(..., n) → (chunks, ..., steps, lanes), padded with zeros: no information, so no effect."""
-        size = self.lanes * self.chunks * self.steps
-        padded = jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, size - array.shape[-1])])
-        cut = padded.reshape(*array.shape[:-1], self.lanes, self.chunks, self.steps)
-        return jnp.moveaxis(jnp.moveaxis(cut, -2, 0), -2, -1)
-
-    def join(self, array: Array, n: int) -> Array:
-        """The inverse of `split`."""
-        cut = jnp.moveaxis(jnp.moveaxis(array, -1, -2), 0, -2)
-        return cut.reshape(*cut.shape[:-3], self.lanes * self.chunks * self.steps)[..., :n]
-
-
-def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Layout:
-    """Lanes, chunks and number system by the length of the chain, the size of the state and the backend."""
-    scalars = d <= LARGEST_SCALAR_STATE and outputs <= LARGEST_SCALAR_OUTPUT
-    if lanes is None:
-        if n < SHORTEST_IN_LANES:
-            lanes = 1
-        elif jax.default_backend() == "cpu":
-            # More lanes than this spill out of the cache and lengthen the chain on their boundaries.
-            lanes = min(256, max(2, n // 256)) if scalars else 1
-        else:
-            lanes = min(65536, math.isqrt(4 * n))
-    scalars = scalars and lanes > 1
-    length = -(-n // lanes)
-    # A short chain is one chunk: what it would save in memory is not worth a second forward pass.
-    steps = length if n < SHORTEST_IN_LANES else 64
-    return Layout(lanes, -(-length // steps), steps, lanes_of_scalars if scalars else matrices)
 
 
 class Pieces(NamedTuple):
@@ -84,12 +53,10 @@ class Pieces(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What each lane starts from, N(m, P), and what follows it, (r, N)."""
+    """What each lane starts from and what follows it, as the number system writes them."""
 
-    m: Array
-    P: Array
-    r: Array
-    N: Array
+    start: Filter
+    end: Backward
 
 
 class Visit(NamedTuple):
@@ -102,7 +69,7 @@ class Visit(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A chain with its information, laid out."""
+    """A chain with its information, laid out; `steps` where they are at hand already, as one chunk."""
 
     moves: Moves
     layout: Layout
@@ -110,9 +77,12 @@ class Problem(NamedTuple):
     d: int
     dtype: Any
     pieces: Pieces
+    steps: Step | None = None
 
     def chunk(self, piece: Pieces) -> Step:
         """The steps of one chunk as the number system writes them, in the form that `walk` goes along."""
+        if self.steps is not None:
+            return self.steps
         alg = self.layout.algebra
         column = lambda x: None if x is None else alg.unpack(x[:, None])  # noqa: E731
         move = self.moves(self._prepare(piece.inputs))
@@ -127,14 +97,35 @@ class Problem(NamedTuple):
         )
 
     def _prepare(self, inputs: Any) -> Any:
+        if self.layout.tree:
+            return self.moves.prepare(inputs)
         rows = jax.tree.map(lambda x: jnp.moveaxis(x, -2, 0), inputs)
         # A loop of its own: what leaves it is stored, where the compiler would otherwise compute it in every use.
         _, found = jax.lax.scan(lambda _, row: (None, self.moves.prepare(row)), None, rows)
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2), found)
 
+    def along_chunks(self, chunk: Callable[..., Any], carry: Any) -> Any:
+        """What `chunk` carries past the last piece."""
+        if self.layout.tree:
+            return chunk(carry, self.piece())[0]
+        return jax.lax.scan(chunk, carry, self.pieces)[0]
+
+    def piece(self) -> Pieces:
+        """The first of the pieces."""
+        return jax.tree.map(lambda x: x[0], self.pieces)
+
     def emission(self) -> Any:
         """H as the number system writes it."""
+        if self.layout.flat:
+            # Numbers, not arrays: a kernel captures none.
+            H = self.H.astype(self.dtype)
+            return {(int(i), int(j)): H[i, j] for i, j in np.argwhere(H)}
         return self.layout.algebra.selection(self.H, self.dtype)
+
+    def ends_from(self, m: Array, P: Array, r: Array, N: Array) -> Ends:
+        """Lanes that start from N(m, P) and are followed by (r, N), (d, lanes) and (d, d, lanes)."""
+        alg = self.layout.algebra
+        return Ends(self.filter_from(m, P), Backward(alg.unpack(r[:, None]), alg.fold(alg.unpack(N))))
 
     def filter_from(self, m: Array, P: Array) -> Filter:
         """The carry of a forward pass that starts at N(m, P), (d, lanes) and (d, d, lanes)."""
@@ -179,8 +170,8 @@ def _map_step(problem: Problem) -> Callable[..., Any]:
     return step
 
 
-def reduce_lanes(chain: Chain, problem: Problem) -> tuple[Move, Information, Array]:
-    """Each lane as one step: information on its first state, the move to the next lane's, and its log factor."""
+def run_from_unknown_starts(problem: Problem) -> tuple[Filter, Map]:
+    """Each lane to its end, with the map from its first state and the information on it."""
     layout, d, K = problem.layout, problem.d, problem.layout.lanes
     alg, dtype = layout.algebra, problem.dtype
     zero, eye = jnp.zeros((d, d, K), dtype), jnp.broadcast_to(jnp.eye(d, dtype=dtype)[:, :, None], (d, d, K))
@@ -194,32 +185,51 @@ def reduce_lanes(chain: Chain, problem: Problem) -> tuple[Move, Information, Arr
     def without_map(carry: tuple[Filter, Map], steps: Step) -> tuple[Filter, Map]:
         state, start = carry
         forgotten = start._replace(Phi=jax.tree.map(jnp.zeros_like, start.Phi), f=jax.tree.map(jnp.zeros_like, start.f))
-        return alg.walk(plain, state, steps)[0], forgotten
+        return layout.walk(plain, state, steps)[0], forgotten
 
     def with_map(carry: tuple[Filter, Map], steps: Step) -> tuple[Filter, Map]:
-        return alg.walk(full, carry, steps)[0]
+        return layout.walk(full, carry, steps)[0]
 
     def chunk(carry: tuple[Filter, Map], piece: Pieces) -> tuple[tuple[Filter, Map], None]:
         steps = problem.chunk(piece)
+        if layout.tree:
+            # A short lane has not forgotten its start, and the host would wait for the answer.
+            return with_map(carry, steps), None
         size = jnp.stack([jnp.max(jnp.abs(entry)) for entry in jax.tree.leaves(carry[1].Phi)])
         return jax.lax.cond(jnp.max(size) < tiny, without_map, with_map, carry, steps), None
 
-    (state, start), _ = jax.lax.scan(chunk, (problem.filter_from(empty, zero), start), problem.pieces)
-    pack = lambda X, shape: alg.pack(X, shape, (K,))  # noqa: E731
+    return problem.along_chunks(chunk, (problem.filter_from(empty, zero), start))
+
+
+def boundary_chain(chain: Chain, problem: Problem) -> tuple[Chain, Information, Array]:
+    """The chain on the first states of the lanes, its information, and the log factor that the reduction has taken."""
+    state, start = run_from_unknown_starts(problem)
+    alg, d = problem.layout.algebra, problem.d
+    pack = lambda X, shape: alg.pack(X, shape, (problem.layout.lanes,))  # noqa: E731
     move = Move(
         A=(pack(start.Phi, (d, d))[None],),
         Q=(pack(alg.unfold(state.P), (d, d))[None],),
         b=pack(state.m, (d, 1))[:, 0],
     )
     info = Information(precision=pack(alg.unfold(start.J), (d, d)), shift=pack(start.h, (d, 1))[:, 0])
-    return move, info, jnp.sum(state.log)
-
-
-def boundary_chain(chain: Chain, problem: Problem) -> tuple[Chain, Information, Array]:
-    """The chain on the first states of the lanes, its information, and the log factor that the reduction has taken."""
-    move, info, log = reduce_lanes(chain, problem)
     inner = jax.tree.map(lambda x: x[..., :-1], move)
-    return Chain(chain.mean, chain.cov, Tabulated(), inner), info, log
+    return Chain(chain.mean, chain.cov, Tabulated(), inner), info, jnp.sum(state.log)
+
+
+def boundary_problem(chain: Chain, problem: Problem) -> tuple[Problem, Array]:
+    """The chain on the first states of the lanes, laid out, and the log factor that the reduction has taken."""
+    layout = problem.layout.of_boundaries(problem.d)
+    if layout.flat is None:
+        short, info, log = boundary_chain(chain, problem)
+        return lay_out(short, info, layout), log
+    # What one kernel leaves is what the next one reads: nothing is stacked only to be taken apart. The last move leads
+    # nowhere, and does no harm.
+    state, start = run_from_unknown_starts(problem)
+    row = lambda X: {key: value[None] for key, value in X.items()}  # noqa: E731
+    steps = Step(A=row(start.Phi), Q=row(state.P), b=row(state.m), Lam=row(start.J), h=row(start.h), c=None)
+    nothing = Pieces((), None, None, None, None)
+    upper = Problem(Tabulated(), layout, np.eye(problem.d), problem.d, problem.dtype, nothing, steps)
+    return upper, jnp.sum(state.log)
 
 
 def find_ends(chain: Chain, problem: Problem) -> Ends:
@@ -227,27 +237,84 @@ def find_ends(chain: Chain, problem: Problem) -> Ends:
     d, dtype = problem.d, problem.dtype
     nothing = Backward(jnp.zeros((d, 1), dtype), jnp.zeros((d, d, 1), dtype))
     if problem.layout.lanes == 1:
-        return Ends(chain.mean[:, None], matrices.dense(chain.cov)[:, :, None], *nothing)
-    short, gathered, _ = boundary_chain(chain, problem)
-    m, P, r, N = predictions(short, gathered, choose_layout(problem.layout.lanes, d, d, lanes=1))
-    ends = [jnp.concatenate([x[..., 1:], last], axis=-1) for x, last in zip((r, N), nothing, strict=True)]
-    return Ends(m, P, *ends)
+        return problem.ends_from(chain.mean[:, None], matrices.dense(chain.cov)[:, :, None], *nothing)
+    upper, _ = boundary_problem(chain, problem)
+    if upper.layout.flat is None:
+        m, P, r, N = _predictions(chain, upper, problem.layout.lanes)
+        ends = [jnp.concatenate([x[..., 1:], last], axis=-1) for x, last in zip((r, N), nothing, strict=True)]
+        return problem.ends_from(m, P, *ends)
+    alg, H = problem.layout.algebra, problem.emission()
+    _, seen, _ = _visit_flat(upper, *find_ends(chain, upper), upper.piece())
+    before, after = jax.tree.map(lambda x: x[0], (seen.before, seen.after))
+    p = alg.mul(before.P, alg.transpose(H)) if problem.pieces.mix is None else None
+    log = jnp.zeros(problem.layout.lanes, dtype)
+    return Ends(Filter(before.m, alg.fold(before.P), p, log), after._replace(N=alg.fold(after.N)))
 
 
 def log_normaliser_of(chain: Chain, problem: Problem) -> Array:
     """The log-normaliser by the forward recursion alone, in one lane or through the boundaries of many."""
     if problem.layout.lanes > 1:
-        short, gathered, log = boundary_chain(chain, problem)
-        layout = choose_layout(problem.layout.lanes, problem.d, problem.d, lanes=1)
-        return log + log_normaliser_of(short, lay_out(short, gathered, layout))
+        upper, log = boundary_problem(chain, problem)
+        return log + log_normaliser_of(chain, upper)
     step = _filter_step(problem)
 
     def chunk(carry: Filter, piece: Pieces) -> tuple[Filter, None]:
-        return problem.layout.algebra.walk(step, carry, problem.chunk(piece))[0], None
+        return problem.layout.walk(step, carry, problem.chunk(piece))[0], None
 
     start = problem.filter_from(chain.mean[:, None], matrices.dense(chain.cov)[:, :, None])
-    state, _ = jax.lax.scan(chunk, start, problem.pieces)
-    return jnp.sum(state.log)
+    return jnp.sum(problem.along_chunks(chunk, start).log)
+
+
+def _back_step(problem: Problem) -> Callable[..., Any]:
+    alg, H = problem.layout.algebra, problem.emission()
+
+    def back(after: Backward, x: tuple[Step, Any, Gain]) -> tuple[Backward, Backward]:
+        row, p, found = x
+        moved = backward(alg, H, after._replace(N=alg.unfold(after.N)), row, p, found)
+        return moved._replace(N=alg.fold(moved.N)), after
+
+    return back
+
+
+def _visit(problem: Problem, head: Filter, after: Backward, piece: Pieces) -> tuple[Backward, Visit, Filter]:
+    """One chunk forward and backward, from what precedes it and what follows it."""
+    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
+    step = _filter_step(problem)
+
+    def keep(carry: Filter, row: Step) -> tuple[Filter, Filter]:
+        return step(carry, row)[0], carry
+
+    steps = problem.chunk(piece)
+    last, before = layout.walk(keep, head, steps)
+    before = before._replace(P=alg.unfold(before.P))
+    before = before._replace(p=alg.each(lambda s, b: spread_of_output(alg, H, s, b))(steps, before))
+    found = alg.each(lambda s, m, p: gain(alg, H, s, m, p))(steps, before.m, before.p)
+    after, afters = layout.walk(_back_step(problem), after, (steps, before.p, found), reverse=True)
+    return after, Visit(steps, before, found, afters._replace(N=alg.unfold(afters.N))), last
+
+
+def _visit_flat(problem: Problem, head: Filter, after: Backward, piece: Pieces) -> tuple[Backward, Visit, Filter]:
+    """`_visit` where a walk is one kernel, which waits for memory: only m and P are kept, the rest is found again."""
+    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
+    step, back = _filter_step(problem), _back_step(problem)
+
+    def keep(carry: Filter, row: Step) -> tuple[Filter, tuple[Any, Any]]:
+        return step(carry, row)[0], (carry.m, carry.P)
+
+    def known(row: Step, moments: tuple[Any, Any]) -> tuple[Filter, Gain]:
+        m, P = moments[0], alg.unfold(moments[1])
+        p = alg.mul(P, alg.transpose(emission(alg, H, row)))
+        found = gain(alg, H, row, m, p)
+        return Filter(m, P, p, found.log), found
+
+    def back_from(after: Backward, x: tuple[Step, tuple[Any, Any]]) -> tuple[Backward, Backward]:
+        before, found = known(*x)
+        return back(after, (x[0], before.p, found))
+
+    steps = problem.chunk(piece)
+    last, kept = layout.walk(keep, head, steps)
+    after, afters = layout.walk(back_from, after, (steps, kept), reverse=True)
+    return after, Visit(steps, *known(steps, kept), afters._replace(N=alg.unfold(afters.N))), last
 
 
 Emit = Callable[[Pieces, Visit], tuple[Any, Any]]
@@ -266,37 +333,22 @@ def sweep(chain: Chain, problem: Problem, ends: Ends, emit: Emit) -> Swept:
     """Run every lane forward and backward. `emit(piece, visit)` returns results along the chain, with trailing axes
     (steps, lanes), and totals to be summed over the chunks.
     """
-    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
-    step = _filter_step(problem)
-
-    def keep(carry: Filter, row: Step) -> tuple[Filter, Filter]:
-        return step(carry, row)[0], carry
-
-    def back(after: Backward, x: tuple[Step, Any, Gain]) -> tuple[Backward, Backward]:
-        row, p, found = x
-        moved = backward(alg, H, after._replace(N=alg.unfold(after.N)), row, p, found)
-        return moved._replace(N=alg.fold(moved.N)), after
+    layout, alg = problem.layout, problem.layout.algebra
+    step, visit = _filter_step(problem), _visit_flat if problem.layout.flat else _visit
 
     def visit_chunk(after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Any, Any, Filter]:
-        steps = problem.chunk(piece)
-        last, before = alg.walk(keep, head, steps)
-        before = before._replace(P=alg.unfold(before.P))
-        before = before._replace(p=alg.each(lambda s, b: spread_of_output(alg, H, s, b))(steps, before))
-        found = alg.each(lambda s, m, p: gain(alg, H, s, m, p))(steps, before.m, before.p)
-        after, afters = alg.walk(back, after, (steps, before.p, found), reverse=True)
-        visit = Visit(steps, before, found, afters._replace(N=alg.unfold(afters.N)))
-        return after, *emit(piece, visit), last
+        after, seen, last = visit(problem, head, after, piece)
+        return after, *emit(piece, seen), last
 
-    start = problem.filter_from(ends.m, ends.P)
-    end = Backward(alg.unpack(ends.r[:, None]), alg.fold(alg.unpack(ends.N)))
-    one = jax.tree.map(lambda x: x[0], problem.pieces)
+    start, end = ends
+    one = problem.piece()
     if layout.chunks == 1:
         first, results, totals, last = visit_chunk(end, one, start)
         results = jax.tree.map(lambda x: x[None], results)
     else:
 
         def to_next_chunk(carry: Filter, piece: Pieces) -> tuple[Filter, Filter]:
-            return alg.walk(step, carry, problem.chunk(piece))[0], carry
+            return layout.walk(step, carry, problem.chunk(piece))[0], carry
 
         def chunk(carry: tuple[Backward, Any], x: tuple[Pieces, Filter]) -> tuple[tuple[Backward, Any], Any]:
             after, totals = carry
@@ -314,16 +366,18 @@ def sweep(chain: Chain, problem: Problem, ends: Ends, emit: Emit) -> Swept:
 
 def predictions(chain: Chain, info: Information, layout: Layout) -> tuple[Array, Array, Array, Array]:
     """At every state: the prediction N(m, P) from those before, and (r, N) from itself and those after."""
-    problem = lay_out(chain, info, layout)
-    alg, d, n = layout.algebra, problem.d, info.precision.shape[-1]
-    batch = (layout.steps, layout.lanes)
+    return _predictions(chain, lay_out(chain, info, layout), info.precision.shape[-1])
+
+
+def _predictions(chain: Chain, problem: Problem, n: int) -> tuple[Array, Array, Array, Array]:
+    layout, alg, d = problem.layout, problem.layout.algebra, problem.d
 
     def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
         own = alg.each(lambda a, s, p, g: backward(alg, problem.emission(), a, s, p, g))(
             visit.after, visit.step, visit.before.p, visit.gain
         )
-        vectors = [alg.pack(x, (d, 1), batch)[:, 0] for x in (visit.before.m, own.r)]
-        squares = [alg.pack(x, (d, d), batch) for x in (visit.before.P, own.N)]
+        vectors = [alg.pack(x, (d, 1), layout.batch)[:, 0] for x in (visit.before.m, own.r)]
+        squares = [alg.pack(x, (d, d), layout.batch) for x in (visit.before.P, own.N)]
         return (vectors[0], squares[0], vectors[1], squares[1]), ()
 
     swept = sweep(chain, problem, find_ends(chain, problem), emit)

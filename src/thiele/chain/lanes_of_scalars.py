@@ -82,11 +82,11 @@ def congruence(A: Matrix, P: Matrix) -> Matrix:
 
 
 def resolve(Lam: Matrix, G: Matrix, h: Matrix | None) -> tuple[Matrix, Matrix, Array]:
-    """With B = (I + Λ G)⁻¹: B Λ (symmetric), B h, log det(I + Λ G), for one output or two.
+    """With B = (I + Λ G)⁻¹: B Λ (symmetric), B h, log det(I + Λ G), for at most three outputs.
 
     Two by Cayley and Hamilton: det(I + Λ G) = 1 + tr Λ G + det Λ det G and B Λ = (Λ + det Λ adj G) / det(I + Λ G), sums
     of what is not negative. Elimination would divide by the pivots of a matrix that is not symmetric, which may be
-    anything.
+    anything. Three: `_resolve_three`.
     """
     outputs = 1 + max(i for i, _ in G)
     product = mul(Lam, G)
@@ -94,8 +94,10 @@ def resolve(Lam: Matrix, G: Matrix, h: Matrix | None) -> tuple[Matrix, Matrix, A
     if outputs == 1:
         det = 1.0 + product[0, 0]
         return {(0, 0): Lam[0, 0] / det}, {key: value / det for key, value in (h or {}).items()}, jnp.log(det)
-    if outputs > 2:
-        raise NotImplementedError(f"lanes of scalars have at most two outputs, got {outputs}")
+    if outputs == 3:
+        return _resolve_three(Lam, G, h)
+    if outputs > 3:
+        raise NotImplementedError(f"lanes of scalars have at most three outputs, got {outputs}")
     volume = _det(Lam)
     det = 1.0 + x(0, 0) + x(1, 1) + volume * _det(G)
     upper = {(0, 0): G[1, 1], (1, 1): G[0, 0], **({(0, 1): -G[0, 1]} if (0, 1) in G else {})}
@@ -115,6 +117,51 @@ def _det(X: Matrix) -> Array | float:
     """Of a symmetric matrix of two rows."""
     diagonal = X.get((0, 0), 0.0) * X.get((1, 1), 0.0)
     return diagonal - X[0, 1] ** 2 if (0, 1) in X else diagonal
+
+
+def _resolve_three(Lam: Matrix, G: Matrix, h: Matrix | None) -> tuple[Matrix, Matrix, Array]:
+    """`resolve` by minors. With cofactors K of Λ and C of G, and X = Λ G,
+
+        det(I + X) = 1 + tr X + tr K C + det Λ det G,
+        adj(I + X) Λ = Λ + mix(K, G) + det Λ C,    adj(I + X) = I + tr X I − X + C K,
+
+    where mix(K, G)ᵢⱼ = Σ εᵢₘₖ εⱼₙₗ Kₖₗ Gₘₙ is tr X Λ − X Λ without its cancellation.
+    """
+    K, C, X = _cofactors(Lam), _cofactors(G), mul(Lam, G)
+    trace = _sum(X[i, i] for i in range(3) if (i, i) in X)
+    volume = _sum(Lam[0, j] * K[0, j] for j in range(3) if (0, j) in Lam)
+    of_G = _sum(G[0, j] * C[0, j] for j in range(3))
+    det = 1.0 + trace + _sum(K[key] * C[key] for key in K) + volume * of_G
+    upper = [(i, j) for i in range(3) for j in range(i, 3)]
+    both = {key: _mixed(K, G, *key) + volume * C[key] + Lam.get(key, 0.0) for key in upper}
+    BLam = symmetric({key: value / det for key, value in both.items()})
+    if not h:
+        return BLam, {}, jnp.log(det)
+    adjoint = add(sub(scale(1.0 + trace, h), mul(X, h)), mul(C, mul(K, h)))
+    return BLam, {key: value / det for key, value in adjoint.items()}, jnp.log(det)
+
+
+def _cofactors(X: Matrix) -> Matrix:
+    """Of a symmetric matrix of three rows."""
+    x = lambda i, j: X.get((i % 3, j % 3), 0.0)  # noqa: E731
+    return symmetric(
+        {
+            (i, j): jnp.asarray(x(i + 1, j + 1) * x(i + 2, j + 2) - x(i + 1, j + 2) * x(i + 2, j + 1))
+            for i in range(3)
+            for j in range(i, 3)
+        }
+    )
+
+
+def _mixed(K: Matrix, G: Matrix, i: int, j: int) -> Array:
+    """Σ εᵢₘₖ εⱼₙₗ Kₖₗ Gₘₙ: the two orders of the other indices have opposite signs."""
+    k = lambda a, b: K[(i + a) % 3, (j + b) % 3]  # noqa: E731
+    g = lambda a, b: G[(i + a) % 3, (j + b) % 3]  # noqa: E731
+    return k(2, 2) * g(1, 1) - k(2, 1) * g(1, 2) - k(1, 2) * g(2, 1) + k(1, 1) * g(2, 2)
+
+
+def _sum(terms: Iterator[Array]) -> Array:
+    return sum(terms, start=jnp.zeros(()))
 
 
 def scalar(X: Matrix) -> Array | float:

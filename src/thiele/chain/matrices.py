@@ -156,3 +156,12 @@ def walk(step: Callable[..., Any], carry: Any, xs: Any, reverse: bool = False) -
     leading = jax.tree.map(lambda x: jnp.moveaxis(x, -2, 0), xs)
     carry, ys = jax.lax.scan(lanes, carry, leading, reverse=reverse)
     return carry, jax.tree.map(lambda y: jnp.moveaxis(y, 0, -2), ys)
+
+
+def walk_in_batches(step: Callable[..., Any], carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
+    """`walk` with the lanes' axis in front, where batches of products and solves have it."""
+    carry, leading = (jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), tree) for tree in (carry, xs))
+    leading = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), leading)
+    carry, ys = jax.lax.scan(jax.vmap(step), carry, leading, reverse=reverse)
+    carry = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), carry)
+    return carry, jax.tree.map(lambda y: jnp.moveaxis(y, (0, 1), (-2, -1)), ys)

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from thiele.chain.lanes import Layout, Pieces, Visit, choose_layout, find_ends, lay_out, log_normaliser_of, sweep
 from thiele.chain.matrices import pack_blocks
 from thiele.chain.recursions import smoothed_output
-from thiele.chain.smoothing import Outputs, outputs, pack_outputs
+from thiele.chain.smoothing import Outputs, outputs_in, pack_outputs
 from thiele.chain.types import Chain, Information, Move
 
 
@@ -90,7 +90,7 @@ def held_outputs(chain: Chain, info: Information, lanes: int | None = None) -> t
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _held_outputs(layout: Layout, H: _Static | None, chain: Chain, info: Information) -> tuple[Outputs, Array]:
-    return outputs(chain, _with(info, H), layout.lanes)
+    return outputs_in(layout, chain, _with(info, H))
 
 
 @partial(_held_outputs.defjvp, symbolic_zeros=True)
@@ -118,7 +118,7 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
     """log Z with its gradient, by one forward and one backward recursion."""
     problem = lay_out(chain, info, layout)
     alg, H, d, n = layout.algebra, problem.emission(), problem.d, info.precision.shape[-1]
-    count, batch = info.precision.shape[0], (layout.steps, layout.lanes)
+    count, batch = info.precision.shape[0], layout.batch
 
     def at_one_step(visit: Visit) -> tuple[Any, ...]:
         step, (m, P, p, _), (M, xi, _), (r, N) = visit

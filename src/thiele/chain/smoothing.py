@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thiele.chain.lanes import Pieces, Problem, Visit, choose_layout, find_ends, lay_out, sweep
+from thiele.chain.lanes import Layout, Pieces, Problem, Visit, choose_layout, find_ends, lay_out, sweep
 from thiele.chain.matrices import dense
 from thiele.chain.recursions import smoothed_output
 from thiele.chain.types import Chain, Information, Posterior
@@ -23,7 +23,7 @@ def posterior(chain: Chain, info: Information, lanes: int | None = None) -> tupl
     d, n = chain.mean.shape[0], info.precision.shape[-1]
     layout = choose_layout(n, d, info.precision.shape[0], lanes)
     problem = lay_out(chain, info, layout)
-    alg, batch = layout.algebra, (layout.steps, layout.lanes)
+    alg, batch = layout.algebra, layout.batch
 
     def at_one_step(visit: Visit) -> tuple[Any, ...]:
         _, (m, P, p, _), (M, xi, _), (r, N) = visit
@@ -54,7 +54,12 @@ class Outputs(NamedTuple):
 def outputs(chain: Chain, info: Information, lanes: int | None = None) -> tuple[Outputs, Float[Array, ""]]:
     """The marginals of the outputs at every state, without the states' own, and the log-normaliser."""
     count, n = info.precision.shape[0], info.precision.shape[-1]
-    layout = choose_layout(n, chain.mean.shape[0], count, lanes)
+    return outputs_in(choose_layout(n, chain.mean.shape[0], count, lanes), chain, info)
+
+
+def outputs_in(layout: Layout, chain: Chain, info: Information) -> tuple[Outputs, Float[Array, ""]]:
+    """The same in a given layout."""
+    n = info.precision.shape[-1]
     problem = lay_out(chain, info, layout)
     alg, H = layout.algebra, problem.emission()
 
@@ -68,8 +73,8 @@ def outputs(chain: Chain, info: Information, lanes: int | None = None) -> tuple[
 
 def pack_outputs(problem: Problem, seen: Sequence[Any]) -> tuple[Array, ...]:
     """What `Outputs` holds at the steps of one chunk: mean and variance, and where f is mixed its source's too."""
-    layout, batch = problem.layout, (problem.layout.steps, problem.layout.lanes)
-    pack = lambda X, shape: layout.algebra.pack(X, shape, batch)  # noqa: E731
+    layout = problem.layout
+    pack = lambda X, shape: layout.algebra.pack(X, shape, layout.batch)  # noqa: E731
     count = problem.pieces.precision.shape[1]
     found = pack(seen[0], (count, 1))[:, 0], pack(seen[1], (count, count))
     if len(seen) == 2:

@@ -1,0 +1,101 @@
+"""How a chain is cut: into lanes and chunks for the caches of a CPU, or into a tree of short lanes for a GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from thiele.chain import lanes_of_scalars, matrices, one_kernel
+
+# Written out entry by entry, a step of a larger state takes long to compile and spills out of the cache.
+LARGEST_SCALAR_STATE = 8
+LARGEST_SCALAR_OUTPUT = 2
+# Below this length a user waits for the compiler, not for the loop: one lane of plain matrices compiles soonest.
+SHORTEST_IN_LANES = 4096
+# The same for a kernel of a GPU, which has closed forms for three.
+LARGEST_KERNEL_OUTPUT = 3
+# Steps of a lane of the tree: short lanes fill the device, long ones save levels. Where the boundaries are left to
+# matrices, whose every step is dozens of kernels, there had better be few.
+STEPS_IN_KERNEL, STEPS_OF_MATRICES, STEPS_BELOW_MATRICES = 16, 16, 64
+
+
+class Layout(NamedTuple):
+    """How many lanes, chunks in a lane and steps in a chunk, the number system, and how it goes along the steps.
+
+    `tree`: one chunk a lane, and the chain on the lanes' boundaries is cut again, until it is short. `flat`: the length
+    of a chain that is left as it lies in memory, for kernels that find their lanes in it; else None.
+    """
+
+    lanes: int
+    chunks: int
+    steps: int
+    algebra: ModuleType
+    walk: Callable[..., tuple[Any, Any]]
+    tree: bool = False
+    flat: int | None = None
+
+    @property
+    def batch(self) -> tuple[int, int]:
+        """The trailing axes of a chunk."""
+        return (1, self.flat) if self.flat else (self.steps, self.lanes)
+
+    def split(self, array: Array) -> Array:
+        """(..., n) → (chunks, ..., *batch), padded with zeros: no information, so no effect."""
+        size = self.flat or self.lanes * self.chunks * self.steps
+        padded = jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, size - array.shape[-1])])
+        if self.flat:
+            return padded[None, ..., None, :]
+        cut = padded.reshape(*array.shape[:-1], self.lanes, self.chunks, self.steps)
+        return jnp.moveaxis(jnp.moveaxis(cut, -2, 0), -2, -1)
+
+    def join(self, array: Array, n: int) -> Array:
+        """The inverse of `split`."""
+        if self.flat:
+            return array[0, ..., 0, :n]
+        cut = jnp.moveaxis(jnp.moveaxis(array, -1, -2), 0, -2)
+        return cut.reshape(*cut.shape[:-3], self.lanes * self.chunks * self.steps)[..., :n]
+
+    def of_boundaries(self, d: int) -> Layout:
+        """The layout of the chain on the lanes' first states, which has information on whole states."""
+        return tree_layout(self.lanes, d, d) if self.tree else choose_layout(self.lanes, d, d, lanes=1)
+
+
+def backend() -> str:
+    """What the layout is chosen for."""
+    return jax.default_backend()
+
+
+def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Layout:
+    """Lanes, chunks and number system by the length of the chain, the size of the state and the backend."""
+    scalars = d <= LARGEST_SCALAR_STATE and outputs <= LARGEST_SCALAR_OUTPUT
+    if lanes is None:
+        if backend() != "cpu":
+            return tree_layout(n, d, outputs)
+        # More lanes than this spill out of the cache and lengthen the chain on their boundaries.
+        lanes = min(256, max(2, n // 256)) if scalars and n >= SHORTEST_IN_LANES else 1
+    scalars = scalars and lanes > 1
+    length = -(-n // lanes)
+    # A short chain is one chunk: what it would save in memory is not worth a second forward pass.
+    steps = length if n < SHORTEST_IN_LANES else 64
+    algebra = lanes_of_scalars if scalars else matrices
+    return Layout(lanes, -(-length // steps), steps, algebra, algebra.walk)
+
+
+def tree_layout(n: int, d: int, outputs: int) -> Layout:
+    """Short lanes, many of them, whose boundaries are cut again: few kernels, each of which fills the device."""
+    in_kernel = d <= LARGEST_SCALAR_STATE and outputs <= LARGEST_KERNEL_OUTPUT
+    most = STEPS_OF_MATRICES
+    if in_kernel:
+        most = STEPS_IN_KERNEL if d <= LARGEST_KERNEL_OUTPUT else STEPS_BELOW_MATRICES
+    # Lanes of equal length: of 17 states, two lanes of 9 and not of 16.
+    lanes = -(-n // most)
+    steps = math.ceil(n / lanes)
+    if in_kernel:
+        return Layout(lanes, 1, steps, lanes_of_scalars, one_kernel.walk, tree=True, flat=n)
+    return Layout(lanes, 1, steps, matrices, matrices.walk_in_batches, tree=True)
