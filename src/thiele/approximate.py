@@ -71,10 +71,13 @@ def sites_of(state: Site | Ascent | None) -> Site | None:
 
 
 def held_objective(rule: AbstractRule, at: Setting, sites: Site) -> Float[Array, ""]:
-    """The rule's energy with the sites held, and q in the sum over data, as the published programs have it: what their
-    schedule takes a gradient step on. Plain gradients move sites and hyperparameters alike, and there q follows.
+    """The rule's energy with the sites held: what the paper's schedule takes a gradient step on.
+
+    Where the rule makes its energy stationary, q is held in the sum over data, as in the published programs. Where it
+    does not (EKS, PL, Laplace), a step with q held may lead away from the maximum, and q follows; so it does where
+    plain gradients move sites and hyperparameters alike.
     """
-    if isinstance(rule, VGP):
+    if isinstance(rule, VGP) or not rule.stationary:
         return energy(rule, *at, sites)
     q, log_z = at.data.smooth(at.chain, sites, held=True)
     return log_z + at.data.terms(rule, at.likelihood, at.chain, q, sites)[0]
