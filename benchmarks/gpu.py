@@ -41,19 +41,22 @@ def missing() -> list[str]:
 
 
 class Device:
-    """A process that computes on one kind of device."""
+    """A process that computes on one kind of device, if that is asked for."""
 
-    def __init__(self, platform: str, limit: float):
+    def __init__(self, platform: str, limit: float, asked: bool = True):
+        self.platform, self.limit = platform, limit
+        self.worker, self.about, self.there, self.product = None, {"platform": "not asked for"}, False, "calls"
+        if not asked:
+            return
         path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
         # Left alone, JAX takes the GPU if there is one.
         chosen = {"JAX_PLATFORMS": "cpu"} if platform == "cpu" else {}
         self.worker = Worker("chain", sys.executable, {**os.environ, "PYTHONPATH": path, **chosen})
-        self.platform, self.limit = platform, limit
         self.about = self.ask(do="device")
         self.there = self.about.get("platform") == platform
-        self.product = "calls"
 
     def ask(self, **request: Any) -> Found:
+        assert self.worker is not None
         try:
             return self.worker.ask(self.limit, **request)
         except Slow:
@@ -74,7 +77,8 @@ class Device:
             self.product = min(tried, key=lambda way: tried[way])
 
     def close(self) -> None:
-        self.worker.close(kill=True)
+        if self.worker is not None:
+            self.worker.close(kill=True)
 
 
 def duration(found: Found) -> str:
@@ -170,6 +174,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sizes", nargs="+", type=lambda s: int(float(s)), default=[10**5, 10**6, 10**7])
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     parser.add_argument("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
+    parser.add_argument("--platforms", nargs="+", choices=PLATFORMS, default=list(PLATFORMS))
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), help="of the experiments, for one iteration")
     parser.add_argument(
         "--limit", type=float, default=600.0, help="seconds that one answer may take, compiling included"
@@ -179,7 +184,7 @@ def main(arguments: list[str] | None = None) -> int:
     if missing():
         print(f"this benchmark needs {', '.join(missing())}, which cannot be imported here", file=sys.stderr)
         return 1
-    devices = {platform: Device(platform, options.limit) for platform in PLATFORMS}
+    devices = {platform: Device(platform, options.limit, platform in options.platforms) for platform in PLATFORMS}
     try:
         results = measure(devices, options)
     finally:

@@ -60,12 +60,21 @@ class Ends(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """All that is known at the steps of one chunk, for `emit`: each entry has trailing axes (steps, lanes)."""
+    """All that is known at one step."""
 
     step: Step
     before: Filter
     gain: Gain
     after: Backward
+
+
+class Emit(NamedTuple):
+    """What a sweep reports: `at_one_step` of a visit, as the number system writes it; `gather(piece, found)` makes of
+    these, with trailing axes `layout.batch`, the results along one chunk, and totals to be summed over the chunks.
+    """
+
+    at_one_step: Callable[[Visit], Any]
+    gather: Callable[[Pieces, Any], tuple[Any, Any]]
 
 
 class Problem(NamedTuple):
@@ -244,11 +253,14 @@ def find_ends(chain: Chain, problem: Problem) -> Ends:
         ends = [jnp.concatenate([x[..., 1:], last], axis=-1) for x, last in zip((r, N), nothing, strict=True)]
         return problem.ends_from(m, P, *ends)
     alg, H = problem.layout.algebra, problem.emission()
-    _, seen, _ = _visit_flat(upper, *find_ends(chain, upper), upper.piece())
-    before, after = jax.tree.map(lambda x: x[0], (seen.before, seen.after))
-    p = alg.mul(before.P, alg.transpose(H)) if problem.pieces.mix is None else None
-    log = jnp.zeros(problem.layout.lanes, dtype)
-    return Ends(Filter(before.m, alg.fold(before.P), p, log), after._replace(N=alg.fold(after.N)))
+
+    def around(visit: Visit) -> tuple[Any, ...]:
+        return visit.before.m, alg.fold(visit.before.P), visit.after.r, alg.fold(visit.after.N)
+
+    _, seen, _ = _visit_flat(upper, *find_ends(chain, upper), upper.piece(), around)
+    m, P, r, N = jax.tree.map(lambda x: x[0], seen)
+    p = alg.mul(alg.unfold(P), alg.transpose(H)) if problem.pieces.mix is None else None
+    return Ends(Filter(m, P, p, jnp.zeros(problem.layout.lanes, dtype)), Backward(r, N))
 
 
 def log_normaliser_of(chain: Chain, problem: Problem) -> Array:
@@ -276,7 +288,12 @@ def _back_step(problem: Problem) -> Callable[..., Any]:
     return back
 
 
-def _visit(problem: Problem, head: Filter, after: Backward, piece: Pieces) -> tuple[Backward, Visit, Filter]:
+AtOneStep = Callable[[Visit], Any]
+
+
+def _visit(
+    problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
+) -> tuple[Backward, Any, Filter]:
     """One chunk forward and backward, from what precedes it and what follows it."""
     layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
     step = _filter_step(problem)
@@ -290,34 +307,35 @@ def _visit(problem: Problem, head: Filter, after: Backward, piece: Pieces) -> tu
     before = before._replace(p=alg.each(lambda s, b: spread_of_output(alg, H, s, b))(steps, before))
     found = alg.each(lambda s, m, p: gain(alg, H, s, m, p))(steps, before.m, before.p)
     after, afters = layout.walk(_back_step(problem), after, (steps, before.p, found), reverse=True)
-    return after, Visit(steps, before, found, afters._replace(N=alg.unfold(afters.N))), last
+    visits = Visit(steps, before, found, afters._replace(N=alg.unfold(afters.N)))
+    return after, alg.each(at_one_step)(visits), last
 
 
-def _visit_flat(problem: Problem, head: Filter, after: Backward, piece: Pieces) -> tuple[Backward, Visit, Filter]:
-    """`_visit` where a walk is one kernel, which waits for memory: only m and P are kept, the rest is found again."""
+def _visit_flat(
+    problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
+) -> tuple[Backward, Any, Filter]:
+    """`_visit` where a walk is one kernel, which waits for memory: only m and P are kept on the way forward, and on the
+    way back only what is asked for.
+    """
     layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
     step, back = _filter_step(problem), _back_step(problem)
 
     def keep(carry: Filter, row: Step) -> tuple[Filter, tuple[Any, Any]]:
         return step(carry, row)[0], (carry.m, carry.P)
 
-    def known(row: Step, moments: tuple[Any, Any]) -> tuple[Filter, Gain]:
-        m, P = moments[0], alg.unfold(moments[1])
+    def back_from(after: Backward, x: tuple[Step, tuple[Any, Any]]) -> tuple[Backward, Any]:
+        row, (m, P) = x
+        P = alg.unfold(P)
         p = alg.mul(P, alg.transpose(emission(alg, H, row)))
         found = gain(alg, H, row, m, p)
-        return Filter(m, P, p, found.log), found
-
-    def back_from(after: Backward, x: tuple[Step, tuple[Any, Any]]) -> tuple[Backward, Backward]:
-        before, found = known(*x)
-        return back(after, (x[0], before.p, found))
+        moved, _ = back(after, (row, p, found))
+        visit = Visit(row, Filter(m, P, p, found.log), found, after._replace(N=alg.unfold(after.N)))
+        return moved, at_one_step(visit)
 
     steps = problem.chunk(piece)
     last, kept = layout.walk(keep, head, steps)
-    after, afters = layout.walk(back_from, after, (steps, kept), reverse=True)
-    return after, Visit(steps, *known(steps, kept), afters._replace(N=alg.unfold(afters.N))), last
-
-
-Emit = Callable[[Pieces, Visit], tuple[Any, Any]]
+    after, found = layout.walk(back_from, after, (steps, kept), reverse=True)
+    return after, found, last
 
 
 class Swept(NamedTuple):
@@ -330,15 +348,13 @@ class Swept(NamedTuple):
 
 
 def sweep(chain: Chain, problem: Problem, ends: Ends, emit: Emit) -> Swept:
-    """Run every lane forward and backward. `emit(piece, visit)` returns results along the chain, with trailing axes
-    (steps, lanes), and totals to be summed over the chunks.
-    """
+    """Run every lane forward and backward."""
     layout, alg = problem.layout, problem.layout.algebra
     step, visit = _filter_step(problem), _visit_flat if problem.layout.flat else _visit
 
     def visit_chunk(after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Any, Any, Filter]:
-        after, seen, last = visit(problem, head, after, piece)
-        return after, *emit(piece, seen), last
+        after, found, last = visit(problem, head, after, piece, emit.at_one_step)
+        return after, *emit.gather(piece, found), last
 
     start, end = ends
     one = problem.piece()
@@ -372,13 +388,14 @@ def predictions(chain: Chain, info: Information, layout: Layout) -> tuple[Array,
 def _predictions(chain: Chain, problem: Problem, n: int) -> tuple[Array, Array, Array, Array]:
     layout, alg, d = problem.layout, problem.layout.algebra, problem.d
 
-    def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
-        own = alg.each(lambda a, s, p, g: backward(alg, problem.emission(), a, s, p, g))(
-            visit.after, visit.step, visit.before.p, visit.gain
-        )
-        vectors = [alg.pack(x, (d, 1), layout.batch)[:, 0] for x in (visit.before.m, own.r)]
-        squares = [alg.pack(x, (d, d), layout.batch) for x in (visit.before.P, own.N)]
-        return (vectors[0], squares[0], vectors[1], squares[1]), ()
+    def at_one_step(visit: Visit) -> tuple[Any, ...]:
+        own = backward(alg, problem.emission(), visit.after, visit.step, visit.before.p, visit.gain)
+        return visit.before.m, visit.before.P, own.r, own.N
 
-    swept = sweep(chain, problem, find_ends(chain, problem), emit)
+    def gather(_: Pieces, found: tuple[Any, ...]) -> tuple[Any, Any]:
+        shapes = ((d, 1), (d, d)) * 2
+        m, P, r, N = (alg.pack(x, shape, layout.batch) for x, shape in zip(found, shapes, strict=True))
+        return (m[:, 0], P, r[:, 0], N), ()
+
+    swept = sweep(chain, problem, find_ends(chain, problem), Emit(at_one_step, gather))
     return tuple(layout.join(x, n) for x in swept.results)

@@ -22,7 +22,7 @@ SHORTEST_IN_LANES = 4096
 LARGEST_KERNEL_OUTPUT = 3
 # Steps of a lane of the tree: short lanes fill the device, long ones save levels. Where the boundaries are left to
 # matrices, whose every step is dozens of kernels, there had better be few.
-STEPS_IN_KERNEL, STEPS_OF_MATRICES, STEPS_BELOW_MATRICES = 16, 16, 64
+STEPS_IN_KERNEL, STEPS_OF_MATRICES, STEPS_BELOW_MATRICES = 8, 16, 64
 
 
 class Layout(NamedTuple):

@@ -17,7 +17,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from thiele.chain.lanes import Layout, Pieces, Visit, choose_layout, find_ends, lay_out, log_normaliser_of, sweep
+from thiele.chain.lanes import Emit, Layout, Pieces, Visit, choose_layout, find_ends, lay_out, log_normaliser_of, sweep
 from thiele.chain.matrices import pack_blocks
 from thiele.chain.recursions import smoothed_output
 from thiele.chain.smoothing import Outputs, outputs_in, pack_outputs
@@ -126,7 +126,7 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
         spread = alg.sub(P, alg.congruence(p, M))
         D = alg.sub(alg.mul(r, alg.transpose(r)), N)
         by_A = alg.add(alg.mul(r, alg.transpose(filtered)), alg.mul(D, alg.mul(step.A, spread)))
-        by_Q = alg.scale(0.5, D)
+        by_Q = alg.fold(alg.scale(0.5, D))
         f, V, g, cross = smoothed_output(alg, H, step, visit.before, visit.gain, visit.after)
         away = f if step.c is None else alg.sub(f, step.c)
         by_Lam = alg.scale(-0.5, alg.add(alg.mul(away, alg.transpose(away)), V))
@@ -138,12 +138,12 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
         pulled = alg.mul(alg.unfold(step.Lam), alg.transpose(cross))
         return by_A, by_Q, r, (f, V, g, cross), by_Lam, by_c, alg.sub(alg.mul(slope, alg.transpose(g)), pulled)
 
-    def emit(piece: Pieces, visit: Visit) -> tuple[Any, Any]:
-        by_A, by_Q, r, seen, by_Lam, by_c, by_mix = alg.each(at_one_step)(visit)
+    def gather(piece: Pieces, found: tuple[Any, ...]) -> tuple[Any, Any]:
+        by_A, by_Q, r, seen, by_Lam, by_c, by_mix = found
         move, pull = jax.vjp(lambda moves, x: moves(moves.prepare(x)), chain.moves, piece.inputs)
         slope = Move(
             A=alg.pack_blocks(by_A, move.A),
-            Q=alg.pack_blocks(by_Q, move.Q),
+            Q=alg.pack_blocks(alg.unfold(by_Q), move.Q),
             b=None if move.b is None else alg.pack(r, (d, 1), batch)[:, 0],
         )
         by_moves, by_inputs = pull(slope)
@@ -156,7 +156,7 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
         )
         return along, by_moves
 
-    swept = sweep(chain, problem, find_ends(chain, problem), emit)
+    swept = sweep(chain, problem, find_ends(chain, problem), Emit(at_one_step, gather))
     by_inputs, by_Lam, by_c, by_mix, seen = swept.results
     r0, N0 = swept.first.r[:, 0], swept.first.N[:, :, 0]
     by_cov = pack_blocks(0.5 * (jnp.outer(r0, r0) - N0), chain.cov)

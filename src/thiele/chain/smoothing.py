@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thiele.chain.lanes import Layout, Pieces, Problem, Visit, choose_layout, find_ends, lay_out, sweep
+from thiele.chain.lanes import Emit, Layout, Pieces, Problem, Visit, choose_layout, find_ends, lay_out, sweep
 from thiele.chain.matrices import dense
 from thiele.chain.recursions import smoothed_output
 from thiele.chain.types import Chain, Information, Posterior
@@ -23,19 +23,20 @@ def posterior(chain: Chain, info: Information, lanes: int | None = None) -> tupl
     d, n = chain.mean.shape[0], info.precision.shape[-1]
     layout = choose_layout(n, d, info.precision.shape[0], lanes)
     problem = lay_out(chain, info, layout)
-    alg, batch = layout.algebra, layout.batch
+    alg = layout.algebra
 
     def at_one_step(visit: Visit) -> tuple[Any, ...]:
         _, (m, P, p, _), (M, xi, _), (r, N) = visit
-        return alg.add(m, alg.mul(p, xi)), alg.sub(P, alg.congruence(p, M)), r, N
+        filtered = alg.sub(P, alg.congruence(p, M))
+        return alg.add(m, alg.mul(p, xi)), alg.fold(filtered), r, alg.fold(N)
 
-    def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
-        m, P, r, N = alg.each(at_one_step)(visit)
-        vectors = [alg.pack(x, (d, 1), batch)[:, 0] for x in (m, r)]
-        squares = [alg.pack(x, (d, d), batch) for x in (P, N)]
+    def gather(_: Pieces, found: tuple[Any, ...]) -> tuple[Any, Any]:
+        m, P, r, N = found
+        vectors = [alg.pack(x, (d, 1), layout.batch)[:, 0] for x in (m, r)]
+        squares = [alg.pack(alg.unfold(x), (d, d), layout.batch) for x in (P, N)]
         return (vectors[0], squares[0], vectors[1], squares[1]), ()
 
-    swept = sweep(chain, problem, find_ends(chain, problem), emit)
+    swept = sweep(chain, problem, find_ends(chain, problem), Emit(at_one_step, gather))
     m, P, r, N = (layout.join(x, n) for x in swept.results)
     return Posterior(m, P, r, N, swept.first.r[:, 0], swept.first.N[:, :, 0]), swept.log
 
@@ -63,11 +64,14 @@ def outputs_in(layout: Layout, chain: Chain, info: Information) -> tuple[Outputs
     problem = lay_out(chain, info, layout)
     alg, H = layout.algebra, problem.emission()
 
-    def emit(_: Pieces, visit: Visit) -> tuple[Any, Any]:
-        seen = alg.each(lambda v: smoothed_output(alg, H, v.step, v.before, v.gain, v.after))(visit)
-        return pack_outputs(problem, [x for x in seen if x is not None]), ()
+    def at_one_step(visit: Visit) -> tuple[Any, ...]:
+        seen = smoothed_output(alg, H, visit.step, visit.before, visit.gain, visit.after)
+        return tuple(x for x in seen if x is not None)
 
-    swept = sweep(chain, problem, find_ends(chain, problem), emit)
+    def gather(_: Pieces, seen: tuple[Any, ...]) -> tuple[Any, Any]:
+        return pack_outputs(problem, seen), ()
+
+    swept = sweep(chain, problem, find_ends(chain, problem), Emit(at_one_step, gather))
     return Outputs(*(layout.join(x, n) for x in swept.results)), swept.log
 
 
