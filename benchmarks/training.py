@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 import thiele as th
+from benchmarks.floor import Sizes
 from experiments.methods import METHODS
 from experiments.run import settings
 from experiments.tasks import TASKS, split
@@ -31,6 +32,15 @@ class Training:
     def __init__(self, task: str, kind: str, rule: str):
         self.task, self.method = TASKS[task], METHODS[f"{kind}-{RULES[rule]}"]
         self.data, self.rows = self.task.load(), split(self.task, 0)
+
+    def sizes(self) -> Sizes:
+        """What the floor is counted from."""
+        kernel = self.task.model(float).kernel
+        sde = kernel.sde()
+        block = max(block.dim for block in sde.blocks)
+        return Sizes(
+            len(self.rows.train), self.task.inducing if self.method.sparse else 0, sde.dim, kernel.latents, block
+        )
 
     def paper(self, steps: int) -> Ran:
         """So many steps of the paper's schedule, and nothing after them."""
