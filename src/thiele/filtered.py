@@ -13,7 +13,8 @@ from jaxtyping import Array, Float
 
 from thiele.bridges import Bridges, absorb
 from thiele.chain import Chain, posterior
-from thiele.chain.lanes import choose_layout, predictions
+from thiele.chain.layouts import choose_layout
+from thiele.chain.sweeps import predictions
 from thiele.energies import Data, each_datum, emission, information
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules.base import AbstractRule, Marginal, Site

@@ -2,13 +2,10 @@ r"""The schedule: a chain cut into lanes that advance together, each lane in chu
 
 Lanes. Each lane first runs from an unknown start x₀, with zero covariance, and carries the map from x₀ and the
 information on it. That makes a lane one step of a shorter chain on the lane's boundaries, which is solved as it is.
-Once the map has decayed below rounding (a lane forgets where it began) it is no longer carried. A second run from the
-known starts then fills the lanes.
+Once the map has decayed below rounding (a lane forgets where it began) it is no longer carried. With one lane this is
+the textbook recursion. What is known at every step takes a second run from the known starts: `thiele.chain.sweeps`.
 
-Chunks. Transitions exist for one chunk at a time. The forward pass keeps the prediction at the head of each chunk; the
-backward pass runs a chunk forward again and then backward. Memory is that of the results plus one chunk.
-
-With one lane this is the textbook recursion.
+Chunks. Transitions exist for one chunk at a time.
 
 Trees. On a GPU lanes are short and many, and the chain on their boundaries is cut into lanes again, until it is short.
 A lane is one chunk, and for small states a run along it is one kernel.
@@ -24,21 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from thiele.chain import matrices
-from thiele.chain.layouts import Layout as Layout
-from thiele.chain.layouts import choose_layout as choose_layout
-from thiele.chain.recursions import (
-    Backward,
-    Filter,
-    Gain,
-    Map,
-    Step,
-    backward,
-    emission,
-    forward,
-    gain,
-    spread_of_output,
-)
+from thiele.chain.layouts import Layout
+from thiele.chain.matrices import dense
+from thiele.chain.recursions import Filter, Map, Step, forward
 from thiele.chain.types import Chain, Information, Move, Moves, Tabulated
 
 
@@ -50,31 +35,6 @@ class Pieces(NamedTuple):
     shift: Array | None
     centre: Array | None
     mix: Array | None
-
-
-class Ends(NamedTuple):
-    """What each lane starts from and what follows it, as the number system writes them."""
-
-    start: Filter
-    end: Backward
-
-
-class Visit(NamedTuple):
-    """All that is known at one step."""
-
-    step: Step
-    before: Filter
-    gain: Gain
-    after: Backward
-
-
-class Emit(NamedTuple):
-    """What a sweep reports: `at_one_step` of a visit, as the number system writes it; `gather(piece, found)` makes of
-    these, with trailing axes `layout.batch`, the results along one chunk, and totals to be summed over the chunks.
-    """
-
-    at_one_step: Callable[[Visit], Any]
-    gather: Callable[[Pieces, Any], tuple[Any, Any]]
 
 
 class Problem(NamedTuple):
@@ -131,11 +91,6 @@ class Problem(NamedTuple):
             return {(int(i), int(j)): H[i, j] for i, j in np.argwhere(H)}
         return self.layout.algebra.selection(self.H, self.dtype)
 
-    def ends_from(self, m: Array, P: Array, r: Array, N: Array) -> Ends:
-        """Lanes that start from N(m, P) and are followed by (r, N), (d, lanes) and (d, d, lanes)."""
-        alg = self.layout.algebra
-        return Ends(self.filter_from(m, P), Backward(alg.unpack(r[:, None]), alg.fold(alg.unpack(N))))
-
     def filter_from(self, m: Array, P: Array) -> Filter:
         """The carry of a forward pass that starts at N(m, P), (d, lanes) and (d, d, lanes)."""
         alg = self.layout.algebra
@@ -158,7 +113,8 @@ def lay_out(chain: Chain, info: Information, layout: Layout) -> Problem:
     return Problem(chain.moves, layout, H, d, chain.mean.dtype, pieces)
 
 
-def _filter_step(problem: Problem) -> Callable[..., Any]:
+def filter_step(problem: Problem) -> Callable[..., Any]:
+    """The step of a forward pass: absorb what is known at a state, predict the next."""
     alg, H = problem.layout.algebra, problem.emission()
 
     def step(carry: Filter, row: Step) -> tuple[Filter, None]:
@@ -189,7 +145,7 @@ def run_from_unknown_starts(problem: Problem) -> tuple[Filter, Map]:
     column = alg.unpack(empty[:, None])
     start = Map(alg.unpack(eye), alg.unpack(HPhi), column, alg.fold(alg.unpack(zero)))
     tiny = jnp.finfo(dtype).eps * 1e-3
-    plain, full = _filter_step(problem), _map_step(problem)
+    plain, full = filter_step(problem), _map_step(problem)
 
     def without_map(carry: tuple[Filter, Map], steps: Step) -> tuple[Filter, Map]:
         state, start = carry
@@ -241,161 +197,15 @@ def boundary_problem(chain: Chain, problem: Problem) -> tuple[Problem, Array]:
     return upper, jnp.sum(state.log)
 
 
-def find_ends(chain: Chain, problem: Problem) -> Ends:
-    """Starts and ends of the lanes; for one lane the prior and nothing."""
-    d, dtype = problem.d, problem.dtype
-    nothing = Backward(jnp.zeros((d, 1), dtype), jnp.zeros((d, d, 1), dtype))
-    if problem.layout.lanes == 1:
-        return problem.ends_from(chain.mean[:, None], matrices.dense(chain.cov)[:, :, None], *nothing)
-    upper, _ = boundary_problem(chain, problem)
-    if upper.layout.flat is None:
-        m, P, r, N = _predictions(chain, upper, problem.layout.lanes)
-        ends = [jnp.concatenate([x[..., 1:], last], axis=-1) for x, last in zip((r, N), nothing, strict=True)]
-        return problem.ends_from(m, P, *ends)
-    alg, H = problem.layout.algebra, problem.emission()
-
-    def around(visit: Visit) -> tuple[Any, ...]:
-        return visit.before.m, alg.fold(visit.before.P), visit.after.r, alg.fold(visit.after.N)
-
-    _, seen, _ = _visit_flat(upper, *find_ends(chain, upper), upper.piece(), around)
-    m, P, r, N = jax.tree.map(lambda x: x[0], seen)
-    p = alg.mul(alg.unfold(P), alg.transpose(H)) if problem.pieces.mix is None else None
-    return Ends(Filter(m, P, p, jnp.zeros(problem.layout.lanes, dtype)), Backward(r, N))
-
-
 def log_normaliser_of(chain: Chain, problem: Problem) -> Array:
     """The log-normaliser by the forward recursion alone, in one lane or through the boundaries of many."""
     if problem.layout.lanes > 1:
         upper, log = boundary_problem(chain, problem)
         return log + log_normaliser_of(chain, upper)
-    step = _filter_step(problem)
+    step = filter_step(problem)
 
     def chunk(carry: Filter, piece: Pieces) -> tuple[Filter, None]:
         return problem.layout.walk(step, carry, problem.chunk(piece))[0], None
 
-    start = problem.filter_from(chain.mean[:, None], matrices.dense(chain.cov)[:, :, None])
+    start = problem.filter_from(chain.mean[:, None], dense(chain.cov)[:, :, None])
     return jnp.sum(problem.along_chunks(chunk, start).log)
-
-
-def _back_step(problem: Problem) -> Callable[..., Any]:
-    alg, H = problem.layout.algebra, problem.emission()
-
-    def back(after: Backward, x: tuple[Step, Any, Gain]) -> tuple[Backward, Backward]:
-        row, p, found = x
-        moved = backward(alg, H, after._replace(N=alg.unfold(after.N)), row, p, found)
-        return moved._replace(N=alg.fold(moved.N)), after
-
-    return back
-
-
-AtOneStep = Callable[[Visit], Any]
-
-
-def _visit(
-    problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
-) -> tuple[Backward, Any, Filter]:
-    """One chunk forward and backward, from what precedes it and what follows it."""
-    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
-    step = _filter_step(problem)
-
-    def keep(carry: Filter, row: Step) -> tuple[Filter, Filter]:
-        return step(carry, row)[0], carry
-
-    steps = problem.chunk(piece)
-    last, before = layout.walk(keep, head, steps)
-    before = before._replace(P=alg.unfold(before.P))
-    before = before._replace(p=alg.each(lambda s, b: spread_of_output(alg, H, s, b))(steps, before))
-    found = alg.each(lambda s, m, p: gain(alg, H, s, m, p))(steps, before.m, before.p)
-    after, afters = layout.walk(_back_step(problem), after, (steps, before.p, found), reverse=True)
-    visits = Visit(steps, before, found, afters._replace(N=alg.unfold(afters.N)))
-    return after, alg.each(at_one_step)(visits), last
-
-
-def _visit_flat(
-    problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
-) -> tuple[Backward, Any, Filter]:
-    """`_visit` where a walk is one kernel, which waits for memory: only m and P are kept on the way forward, and on the
-    way back only what is asked for.
-    """
-    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
-    step, back = _filter_step(problem), _back_step(problem)
-
-    def keep(carry: Filter, row: Step) -> tuple[Filter, tuple[Any, Any]]:
-        return step(carry, row)[0], (carry.m, carry.P)
-
-    def back_from(after: Backward, x: tuple[Step, tuple[Any, Any]]) -> tuple[Backward, Any]:
-        row, (m, P) = x
-        P = alg.unfold(P)
-        p = alg.mul(P, alg.transpose(emission(alg, H, row)))
-        found = gain(alg, H, row, m, p)
-        moved, _ = back(after, (row, p, found))
-        visit = Visit(row, Filter(m, P, p, found.log), found, after._replace(N=alg.unfold(after.N)))
-        return moved, at_one_step(visit)
-
-    steps = problem.chunk(piece)
-    last, kept = layout.walk(keep, head, steps)
-    after, found = layout.walk(back_from, after, (steps, kept), reverse=True)
-    return after, found, last
-
-
-class Swept(NamedTuple):
-    """What a sweep returns: `emit`'s results and totals, (r, N) at the first state of each lane, the log-normaliser."""
-
-    results: Any
-    totals: Any
-    first: Backward
-    log: Array
-
-
-def sweep(chain: Chain, problem: Problem, ends: Ends, emit: Emit) -> Swept:
-    """Run every lane forward and backward."""
-    layout, alg = problem.layout, problem.layout.algebra
-    step, visit = _filter_step(problem), _visit_flat if problem.layout.flat else _visit
-
-    def visit_chunk(after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Any, Any, Filter]:
-        after, found, last = visit(problem, head, after, piece, emit.at_one_step)
-        return after, *emit.gather(piece, found), last
-
-    start, end = ends
-    one = problem.piece()
-    if layout.chunks == 1:
-        first, results, totals, last = visit_chunk(end, one, start)
-        results = jax.tree.map(lambda x: x[None], results)
-    else:
-
-        def to_next_chunk(carry: Filter, piece: Pieces) -> tuple[Filter, Filter]:
-            return layout.walk(step, carry, problem.chunk(piece))[0], carry
-
-        def chunk(carry: tuple[Backward, Any], x: tuple[Pieces, Filter]) -> tuple[tuple[Backward, Any], Any]:
-            after, totals = carry
-            after, results, more, _ = visit_chunk(after, *x)
-            return (after, jax.tree.map(jnp.add, totals, more)), results
-
-        last, heads = jax.lax.scan(to_next_chunk, start, problem.pieces)
-        shapes = jax.eval_shape(lambda piece: visit_chunk(end, piece, start)[2], one)
-        totals = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        (first, totals), results = jax.lax.scan(chunk, (end, totals), (problem.pieces, heads), reverse=True)
-    r = alg.pack(first.r, (problem.d, 1), (layout.lanes,))[:, 0]
-    N = alg.pack(alg.unfold(first.N), (problem.d, problem.d), (layout.lanes,))
-    return Swept(results, totals, Backward(r, N), jnp.sum(last.log))
-
-
-def predictions(chain: Chain, info: Information, layout: Layout) -> tuple[Array, Array, Array, Array]:
-    """At every state: the prediction N(m, P) from those before, and (r, N) from itself and those after."""
-    return _predictions(chain, lay_out(chain, info, layout), info.precision.shape[-1])
-
-
-def _predictions(chain: Chain, problem: Problem, n: int) -> tuple[Array, Array, Array, Array]:
-    layout, alg, d = problem.layout, problem.layout.algebra, problem.d
-
-    def at_one_step(visit: Visit) -> tuple[Any, ...]:
-        own = backward(alg, problem.emission(), visit.after, visit.step, visit.before.p, visit.gain)
-        return visit.before.m, visit.before.P, own.r, own.N
-
-    def gather(_: Pieces, found: tuple[Any, ...]) -> tuple[Any, Any]:
-        shapes = ((d, 1), (d, d)) * 2
-        m, P, r, N = (alg.pack(x, shape, layout.batch) for x, shape in zip(found, shapes, strict=True))
-        return (m[:, 0], P, r[:, 0], N), ()
-
-    swept = sweep(chain, problem, find_ends(chain, problem), Emit(at_one_step, gather))
-    return tuple(layout.join(x, n) for x in swept.results)

@@ -17,10 +17,12 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from thiele.chain.lanes import Emit, Layout, Pieces, Visit, choose_layout, find_ends, lay_out, log_normaliser_of, sweep
+from thiele.chain.lanes import Pieces, lay_out, log_normaliser_of
+from thiele.chain.layouts import Layout, choose_layout
 from thiele.chain.matrices import pack_blocks
 from thiele.chain.recursions import smoothed_output
 from thiele.chain.smoothing import Outputs, outputs_in, pack_outputs
+from thiele.chain.sweeps import Emit, Visit, sweep
 from thiele.chain.types import Chain, Information, Move
 
 
@@ -156,7 +158,7 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
         )
         return along, by_moves
 
-    swept = sweep(chain, problem, find_ends(chain, problem), Emit(at_one_step, gather))
+    swept = sweep(chain, problem, Emit(at_one_step, gather))
     by_inputs, by_Lam, by_c, by_mix, seen = swept.results
     r0, N0 = swept.first.r[:, 0], swept.first.N[:, :, 0]
     by_cov = pack_blocks(0.5 * (jnp.outer(r0, r0) - N0), chain.cov)

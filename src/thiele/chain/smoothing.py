@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thiele.chain.lanes import Emit, Layout, Pieces, Problem, Visit, choose_layout, find_ends, lay_out, sweep
+from thiele.chain.lanes import Pieces, Problem, lay_out
+from thiele.chain.layouts import Layout, choose_layout
 from thiele.chain.matrices import dense
 from thiele.chain.recursions import smoothed_output
+from thiele.chain.sweeps import Emit, Visit, sweep
 from thiele.chain.types import Chain, Information, Posterior
 
 
@@ -36,7 +38,7 @@ def posterior(chain: Chain, info: Information, lanes: int | None = None) -> tupl
         squares = [alg.pack(alg.unfold(x), (d, d), layout.batch) for x in (P, N)]
         return (vectors[0], squares[0], vectors[1], squares[1]), ()
 
-    swept = sweep(chain, problem, find_ends(chain, problem), Emit(at_one_step, gather))
+    swept = sweep(chain, problem, Emit(at_one_step, gather))
     m, P, r, N = (layout.join(x, n) for x in swept.results)
     return Posterior(m, P, r, N, swept.first.r[:, 0], swept.first.N[:, :, 0]), swept.log
 
@@ -71,7 +73,7 @@ def outputs_in(layout: Layout, chain: Chain, info: Information) -> tuple[Outputs
     def gather(_: Pieces, seen: tuple[Any, ...]) -> tuple[Any, Any]:
         return pack_outputs(problem, seen), ()
 
-    swept = sweep(chain, problem, find_ends(chain, problem), Emit(at_one_step, gather))
+    swept = sweep(chain, problem, Emit(at_one_step, gather))
     return Outputs(*(layout.join(x, n) for x in swept.results)), swept.log
 
 

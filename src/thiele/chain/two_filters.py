@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from thiele.chain.lanes import choose_layout, predictions
+from thiele.chain.layouts import choose_layout
 from thiele.chain.matrices import dense
 from thiele.chain.normaliser import log_normaliser
 from thiele.chain.pairs import information_on_states
+from thiele.chain.sweeps import predictions
 from thiele.chain.types import Chain, Information
 
 

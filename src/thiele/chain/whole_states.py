@@ -20,7 +20,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.scipy.linalg import lu_factor, lu_solve
 from jaxtyping import Array, Float
 
-from thiele.chain.lanes import choose_layout
+from thiele.chain.layouts import choose_layout
 from thiele.chain.matrices import dense
 from thiele.chain.types import Chain, Information, Posterior, Tabulated
 

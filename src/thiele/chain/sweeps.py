@@ -1,0 +1,197 @@
+r"""What is known at every step: each lane once more, forward from its known start and backward from its known end.
+
+The forward pass keeps the prediction at the head of each chunk; the backward pass runs a chunk forward again and then
+backward. Memory is that of the results plus one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from thiele.chain.lanes import Pieces, Problem, boundary_problem, filter_step, lay_out
+from thiele.chain.layouts import Layout
+from thiele.chain.matrices import dense
+from thiele.chain.recursions import Backward, Filter, Gain, Step, backward, emission, gain, spread_of_output
+from thiele.chain.types import Chain, Information
+
+
+class Ends(NamedTuple):
+    """What each lane starts from and what follows it, as the number system writes them."""
+
+    start: Filter
+    end: Backward
+
+
+class Visit(NamedTuple):
+    """All that is known at one step."""
+
+    step: Step
+    before: Filter
+    gain: Gain
+    after: Backward
+
+
+AtOneStep = Callable[[Visit], Any]
+
+
+class Emit(NamedTuple):
+    """What a sweep reports: `at_one_step` of a visit, as the number system writes it; `gather(piece, found)` makes of
+    these, with trailing axes `layout.batch`, the results along one chunk, and totals to be summed over the chunks.
+    """
+
+    at_one_step: AtOneStep
+    gather: Callable[[Pieces, Any], tuple[Any, Any]]
+
+
+def _ends(problem: Problem, m: Array, P: Array, r: Array, N: Array) -> Ends:
+    """Lanes that start from N(m, P) and are followed by (r, N), (d, lanes) and (d, d, lanes)."""
+    alg = problem.layout.algebra
+    return Ends(problem.filter_from(m, P), Backward(alg.unpack(r[:, None]), alg.fold(alg.unpack(N))))
+
+
+def _find_ends(chain: Chain, problem: Problem) -> Ends:
+    """Starts and ends of the lanes; for one lane the prior and nothing."""
+    d, dtype = problem.d, problem.dtype
+    nothing = Backward(jnp.zeros((d, 1), dtype), jnp.zeros((d, d, 1), dtype))
+    if problem.layout.lanes == 1:
+        return _ends(problem, chain.mean[:, None], dense(chain.cov)[:, :, None], *nothing)
+    upper, _ = boundary_problem(chain, problem)
+    if upper.layout.flat is None:
+        m, P, r, N = _predictions(chain, upper, problem.layout.lanes)
+        ends = [jnp.concatenate([x[..., 1:], last], axis=-1) for x, last in zip((r, N), nothing, strict=True)]
+        return _ends(problem, m, P, *ends)
+    alg, H = problem.layout.algebra, problem.emission()
+
+    def around(visit: Visit) -> tuple[Any, ...]:
+        return visit.before.m, alg.fold(visit.before.P), visit.after.r, alg.fold(visit.after.N)
+
+    _, seen, _ = _visit_flat(upper, *_find_ends(chain, upper), upper.piece(), around)
+    m, P, r, N = jax.tree.map(lambda x: x[0], seen)
+    p = alg.mul(alg.unfold(P), alg.transpose(H)) if problem.pieces.mix is None else None
+    return Ends(Filter(m, P, p, jnp.zeros(problem.layout.lanes, dtype)), Backward(r, N))
+
+
+def _back_step(problem: Problem) -> Callable[..., Any]:
+    alg, H = problem.layout.algebra, problem.emission()
+
+    def back(after: Backward, x: tuple[Step, Any, Gain]) -> tuple[Backward, Backward]:
+        row, p, found = x
+        moved = backward(alg, H, after._replace(N=alg.unfold(after.N)), row, p, found)
+        return moved._replace(N=alg.fold(moved.N)), after
+
+    return back
+
+
+def _visit(
+    problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
+) -> tuple[Backward, Any, Filter]:
+    """One chunk forward and backward, from what precedes it and what follows it."""
+    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
+    step = filter_step(problem)
+
+    def keep(carry: Filter, row: Step) -> tuple[Filter, Filter]:
+        return step(carry, row)[0], carry
+
+    steps = problem.chunk(piece)
+    last, before = layout.walk(keep, head, steps)
+    before = before._replace(P=alg.unfold(before.P))
+    before = before._replace(p=alg.each(lambda s, b: spread_of_output(alg, H, s, b))(steps, before))
+    found = alg.each(lambda s, m, p: gain(alg, H, s, m, p))(steps, before.m, before.p)
+    after, afters = layout.walk(_back_step(problem), after, (steps, before.p, found), reverse=True)
+    visits = Visit(steps, before, found, afters._replace(N=alg.unfold(afters.N)))
+    return after, alg.each(at_one_step)(visits), last
+
+
+def _visit_flat(
+    problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
+) -> tuple[Backward, Any, Filter]:
+    """`_visit` where a walk is one kernel, which waits for memory: only m and P are kept on the way forward, and on the
+    way back only what is asked for.
+    """
+    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
+    step, back = filter_step(problem), _back_step(problem)
+
+    def keep(carry: Filter, row: Step) -> tuple[Filter, tuple[Any, Any]]:
+        return step(carry, row)[0], (carry.m, carry.P)
+
+    def back_from(after: Backward, x: tuple[Step, tuple[Any, Any]]) -> tuple[Backward, Any]:
+        row, (m, P) = x
+        P = alg.unfold(P)
+        p = alg.mul(P, alg.transpose(emission(alg, H, row)))
+        found = gain(alg, H, row, m, p)
+        moved, _ = back(after, (row, p, found))
+        visit = Visit(row, Filter(m, P, p, found.log), found, after._replace(N=alg.unfold(after.N)))
+        return moved, at_one_step(visit)
+
+    steps = problem.chunk(piece)
+    last, kept = layout.walk(keep, head, steps)
+    after, found = layout.walk(back_from, after, (steps, kept), reverse=True)
+    return after, found, last
+
+
+class Swept(NamedTuple):
+    """What a sweep returns: `emit`'s results and totals, (r, N) at the first state of each lane, the log-normaliser."""
+
+    results: Any
+    totals: Any
+    first: Backward
+    log: Array
+
+
+def sweep(chain: Chain, problem: Problem, emit: Emit) -> Swept:
+    """Run every lane forward and backward."""
+    layout, alg = problem.layout, problem.layout.algebra
+    step, visit = filter_step(problem), _visit_flat if problem.layout.flat else _visit
+
+    def visit_chunk(after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Any, Any, Filter]:
+        after, found, last = visit(problem, head, after, piece, emit.at_one_step)
+        return after, *emit.gather(piece, found), last
+
+    start, end = _find_ends(chain, problem)
+    one = problem.piece()
+    if layout.chunks == 1:
+        first, results, totals, last = visit_chunk(end, one, start)
+        results = jax.tree.map(lambda x: x[None], results)
+    else:
+
+        def to_next_chunk(carry: Filter, piece: Pieces) -> tuple[Filter, Filter]:
+            return layout.walk(step, carry, problem.chunk(piece))[0], carry
+
+        def chunk(carry: tuple[Backward, Any], x: tuple[Pieces, Filter]) -> tuple[tuple[Backward, Any], Any]:
+            after, totals = carry
+            after, results, more, _ = visit_chunk(after, *x)
+            return (after, jax.tree.map(jnp.add, totals, more)), results
+
+        last, heads = jax.lax.scan(to_next_chunk, start, problem.pieces)
+        shapes = jax.eval_shape(lambda piece: visit_chunk(end, piece, start)[2], one)
+        totals = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        (first, totals), results = jax.lax.scan(chunk, (end, totals), (problem.pieces, heads), reverse=True)
+    r = alg.pack(first.r, (problem.d, 1), (layout.lanes,))[:, 0]
+    N = alg.pack(alg.unfold(first.N), (problem.d, problem.d), (layout.lanes,))
+    return Swept(results, totals, Backward(r, N), jnp.sum(last.log))
+
+
+def predictions(chain: Chain, info: Information, layout: Layout) -> tuple[Array, Array, Array, Array]:
+    """At every state: the prediction N(m, P) from those before, and (r, N) from itself and those after."""
+    return _predictions(chain, lay_out(chain, info, layout), info.precision.shape[-1])
+
+
+def _predictions(chain: Chain, problem: Problem, n: int) -> tuple[Array, Array, Array, Array]:
+    layout, alg, d = problem.layout, problem.layout.algebra, problem.d
+
+    def at_one_step(visit: Visit) -> tuple[Any, ...]:
+        own = backward(alg, problem.emission(), visit.after, visit.step, visit.before.p, visit.gain)
+        return visit.before.m, visit.before.P, own.r, own.N
+
+    def gather(_: Pieces, found: tuple[Any, ...]) -> tuple[Any, Any]:
+        shapes = ((d, 1), (d, d)) * 2
+        m, P, r, N = (alg.pack(x, shape, layout.batch) for x, shape in zip(found, shapes, strict=True))
+        return (m[:, 0], P, r[:, 0], N), ()
+
+    swept = sweep(chain, problem, Emit(at_one_step, gather))
+    return tuple(layout.join(x, n) for x in swept.results)
