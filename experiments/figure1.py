@@ -19,7 +19,8 @@ import numpy as np
 
 import thiele as th
 from thiele.bridges import absorb, bridges
-from thiele.chain.lanes import choose_layout, predictions
+from thiele.chain.layouts import choose_layout
+from thiele.chain.sweeps import predictions
 from thiele.chain.matrices import dense
 
 KERNEL = th.Matern52(variance=1.0, lengthscale=1.2)
