@@ -20,8 +20,8 @@ import numpy as np
 import thiele as th
 from thiele.bridges import absorb, bridges
 from thiele.chain.layouts import choose_layout
-from thiele.chain.sweeps import predictions
 from thiele.chain.matrices import dense
+from thiele.chain.sweeps import predictions
 
 KERNEL = th.Matern52(variance=1.0, lengthscale=1.2)
 NOISE = 0.05
