@@ -35,9 +35,9 @@ def main() -> None:
     scores = {"constant": [nlpd(y[rows.test], np.full(len(rows.test), np.mean(y[rows.train]))) for rows in folds]}
     for days in BANDWIDTHS:
         scores[f"{days} days"] = [nlpd(y[rows.test], smoothed(y, rows.train, days)[rows.test]) for rows in folds]
-    print("| rate | NLPD, all folds | folds 0 to 2 |\n|---|---|---|")
+    print("| rate | NLPD, all folds | standard deviation | folds 0 to 2 |\n|---|---|---|---|")
     for name, found in scores.items():
-        print(f"| {name} | {np.mean(found):.4f} | {np.mean(found[:3]):.4f} |")
+        print(f"| {name} | {np.mean(found):.4f} | {np.std(found):.4f} | {np.mean(found[:3]):.4f} |")
 
 
 if __name__ == "__main__":
