@@ -77,8 +77,10 @@ def test_stations_are_exact(name, inducing):
     energy, mean, var = truth(jnp.asarray(X), jnp.asarray(NEW))
     p = fit.predict(NEW)
     np.testing.assert_allclose(fit.objective, energy, rtol=1e-9)
-    np.testing.assert_allclose(p.mean, MEAN + mean, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(p.var, var, rtol=1e-6)
+    # Gaussian sites are exact after one sweep; others stop within 1e-6 of where they converge to.
+    tolerance = 1e-8 if name == "gaussian" else 1e-6
+    np.testing.assert_allclose(p.mean, MEAN + mean, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(p.var, var, rtol=tolerance)
     assert fit.converged
 
 
@@ -119,8 +121,9 @@ def test_inducing_points_in_space_are_those_of_dense_algebra(name, rule, kernel,
     np.testing.assert_allclose(
         fit.objective, energy, rtol=1e-7, atol=0.0 if RULES[rule].stationary else 1e-6 * len(seen)
     )
-    np.testing.assert_allclose(p.mean, MEAN + q.mean[:, 0], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(p.var, q.var[:, 0, 0], rtol=1e-5)
+    tolerance = 1e-8 if (name, rule) == ("gaussian", "cvi") else 1e-5
+    np.testing.assert_allclose(p.mean, MEAN + q.mean[:, 0], rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(p.var, q.var[:, 0, 0], rtol=tolerance)
 
 
 def test_inducing_values_on_a_grid_are_the_sparse_gp_of_the_textbooks():
