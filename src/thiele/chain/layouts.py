@@ -98,4 +98,4 @@ def tree_layout(n: int, d: int, outputs: int) -> Layout:
     steps = math.ceil(n / lanes)
     if in_kernel:
         return Layout(lanes, 1, steps, lanes_of_scalars, one_kernel.walk, tree=True, flat=n)
-    return Layout(lanes, 1, steps, matrices, matrices.walk_in_batches, tree=True)
+    return Layout(lanes, 1, steps, matrices, matrices.walk, tree=True)

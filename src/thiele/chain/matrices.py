@@ -1,10 +1,13 @@
-"""Linear algebra for one lane with ordinary arrays: the number system for large states.
+"""Linear algebra with ordinary arrays: the number system for large states, and for one lane.
 
 `mul`, `add`, … here and in `lanes_of_scalars` have the same names and meaning, so that the recursions are written once.
+They are of one matrix; a chunk has its axes (steps, lanes) in front, where batches of products have theirs: `unpack` puts
+them there and `pack` puts them back.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +21,10 @@ from thiele.chain.types import Blocks
 from thiele.tables import as_array, size, table
 
 Matrix = Array | Blocks
+
+# A product with the blocks of several stacks is as many operations, each of which costs a loop about a microsecond; up
+# to this size one product with zeros in it is sooner done.
+LARGEST_WRITTEN_OUT = 32
 
 
 def mul(X: Matrix, Y: Matrix) -> Array:
@@ -110,22 +117,32 @@ def selection(H: np.ndarray, dtype: jnp.dtype) -> Array:
 
 
 def unpack(array: Matrix | None) -> Matrix | None:
-    """This number system works on arrays with trailing batch axes; tables of entries are written out."""
-    return tuple(as_array(stack) for stack in array) if isinstance(array, tuple) else array
+    """Trailing batch axes to the front; blocks as arrays, or written out where that is cheaper."""
+    if array is None:
+        return None
+    if not isinstance(array, tuple):
+        return _batch_first(array, 2)
+    if len(array) > 1 and sum(math.prod(size(stack)) for stack in array) <= LARGEST_WRITTEN_OUT:
+        return _batch_first(dense(array), 2)
+    return tuple(_batch_first(as_array(stack), 3) for stack in array)
+
+
+def _batch_first(array: Array, own: int) -> Array:
+    return jnp.moveaxis(array, range(own), range(-own, 0))
 
 
 def pack(X: Array, shape: tuple[int, int], batch: tuple[int, ...]) -> Array:
     """The inverse of `unpack` for a dense matrix."""
-    return X
+    return jnp.moveaxis(X, (-2, -1), (0, 1))
 
 
 def pack_blocks(X: Array, like: Blocks) -> Blocks:
-    """The blocks of X, (d, d, ...), that lie where `like` has its own, in the same form."""
+    """The blocks of X, (..., d, d), that lie where `like` has its own, in the same form."""
     out, start = [], 0
     for stack in like:
         g, b = size(stack)
         places = start + np.arange(g * b).reshape(g, b)
-        blocks = X[places[:, :, None], places[:, None, :]]
+        blocks = jnp.moveaxis(X[..., places[:, :, None], places[:, None, :]], (-3, -2, -1), (0, 1, 2))
         if isinstance(stack, tuple):
             rows = enumerate(stack)
             out.append(table([[None if e is None else blocks[:, i, j] for j, e in enumerate(row)] for i, row in rows]))
@@ -146,22 +163,14 @@ def unfold(X: Array) -> Array:
 
 
 def each(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` of one lane at one step, applied along the two trailing axes (steps, lanes)."""
-    return jax.vmap(jax.vmap(function, in_axes=-1, out_axes=-1), in_axes=-1, out_axes=-1)
+    """`function` of one lane at one step, applied along the two leading axes (steps, lanes)."""
+    return jax.vmap(jax.vmap(function))
 
 
 def walk(step: Callable[..., Any], carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
-    """`jax.lax.scan` along the last but one axis of `xs`, in every lane of the last axis."""
-    lanes = jax.vmap(step, in_axes=-1, out_axes=-1)
-    leading = jax.tree.map(lambda x: jnp.moveaxis(x, -2, 0), xs)
-    carry, ys = jax.lax.scan(lanes, carry, leading, reverse=reverse)
-    return carry, jax.tree.map(lambda y: jnp.moveaxis(y, 0, -2), ys)
-
-
-def walk_in_batches(step: Callable[..., Any], carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
-    """`walk` with the lanes' axis in front, where batches of products and solves have it."""
-    carry, leading = (jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), tree) for tree in (carry, xs))
-    leading = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), leading)
-    carry, ys = jax.lax.scan(jax.vmap(step), carry, leading, reverse=reverse)
-    carry = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), carry)
-    return carry, jax.tree.map(lambda y: jnp.moveaxis(y, (0, 1), (-2, -1)), ys)
+    """`jax.lax.scan` along the first axis of `xs`, in every lane of the second."""
+    if jax.tree.leaves(carry)[0].shape[0] > 1:
+        return jax.lax.scan(jax.vmap(step), carry, xs, reverse=reverse)
+    carry, xs = jax.tree.map(lambda x: x[0], carry), jax.tree.map(lambda x: x[:, 0], xs)
+    carry, ys = jax.lax.scan(step, carry, xs, reverse=reverse)
+    return jax.tree.map(lambda x: x[None], carry), jax.tree.map(lambda y: y[:, None], ys)
