@@ -105,3 +105,29 @@ def test_series_too_long_for_one_group_are_sampled_too(monkeypatch):
     some = data.batch(np.random.default_rng(0), 20)
     assert some.segment.shape[0] == 1
     assert np.sum(some.length) > 10
+
+
+@pytest.mark.parametrize("inducing", [None, Z], ids=["full", "sparse"])
+def test_many_rounds_in_one_program_are_rounds_one_by_one(inducing, monkeypatch):
+    model = th.GP(th.Matern12(1.0, 3.0), th.Poisson(), inducing=inducing, rule=th.CVI(step=0.5))
+    options = {"schedule": "paper", "max_steps": 7, "progress": False}
+    together = model.fit(T, Y, **options)
+    monkeypatch.setattr(search, "DATA_IN_A_PROGRAM", 0)
+    alone = model.fit(T, Y, **options)
+    assert len(together.trace.objective) == 7
+    np.testing.assert_allclose(together.trace.objective, alone.trace.objective, rtol=1e-10)
+    np.testing.assert_allclose(together.trace.gradient, alone.trace.gradient, rtol=1e-7)
+    np.testing.assert_allclose(together.kernel.lengthscale, alone.kernel.lengthscale, rtol=1e-9)
+    assert np.all(np.diff(together.trace.seconds) > 0.0)
+
+
+@pytest.mark.parametrize("together", [2**12, 0], ids=["in one program", "one by one"])
+def test_rounds_end_where_the_objective_is_no_longer_finite(together, monkeypatch):
+    monkeypatch.setattr(search, "DATA_IN_A_PROGRAM", together)
+    model = th.GP(th.Matern12(1.0, 3.0), th.Poisson(), rule=th.CVI(step=0.5))
+    with np.errstate(all="ignore"):
+        fit = model.fit(T, Y, schedule="paper", max_steps=30, learning_rate=400.0, progress=False)
+    assert "no longer finite" in fit.learnt.message
+    assert len(fit.trace.objective) < 30
+    assert np.isfinite(fit.objective)
+    assert np.all(np.isfinite(fit.predict(T).mean))

@@ -9,11 +9,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-import jax
 import numpy as np
 import optax
 import scipy.optimize
@@ -78,10 +76,11 @@ class _Record:
         if found.finite and found.value > self.value:
             self.best, self.value, self.gradient = np.array(vector), found.value, found.gradient
 
-    def note(self, value: float | None = None, gradient: np.ndarray | None = None) -> None:
+    def note(self, value: float | None = None, gradient: np.ndarray | None = None, at: float | None = None) -> None:
         shown = self.value if value is None else value
         slope = float(np.max(np.abs(self.gradient if gradient is None else gradient), initial=0.0))
-        self._rows.append((shown, slope, time.perf_counter() - self._began, self.sweeps, self.repaired))
+        now = time.perf_counter() if at is None else at
+        self._rows.append((shown, slope, now - self._began, self.sweeps, self.repaired))
         self._display.show(shown, len(self._rows))
 
     def trace(self) -> Trace:
@@ -122,29 +121,50 @@ def maximise(
     return Learnt(record.best, float(record.value), record.trace(), converged, message)
 
 
-@partial(jax.jit, static_argnums=0)  # one call, not ten: with few data these would take longer than the sweep
-def _adam(learning_rate: float, vector: np.ndarray, gradient: np.ndarray, memory: Any) -> tuple[Any, Any]:
-    change, memory = optax.adam(learning_rate).update(-gradient, memory)
-    return optax.apply_updates(vector, change), memory
+class Rounds(NamedTuple):
+    """Some steps of the paper's schedule in turn: the points, the objective and its gradient at each, how many sites
+    had to be repaired there; then where they lead, and the memory of Adam.
+    """
+
+    points: Float[np.ndarray, "count free"]
+    values: Float[np.ndarray, " count"]
+    gradients: Float[np.ndarray, "count free"]
+    repaired: Float[np.ndarray, " count"]
+    vector: Float[np.ndarray, " free"]
+    memory: Any
 
 
-def climb(evaluate: Evaluate, start: np.ndarray, learning_rate: float, *, steps: int, progress: bool | None) -> Learnt:
-    """The paper's schedule: `steps` steps of Adam, each after one sweep of the sites that `evaluate` takes with it."""
+def climb(
+    several: Callable[[np.ndarray, Any, float, int], Rounds],
+    start: np.ndarray,
+    learning_rate: float,
+    *,
+    steps: int,
+    progress: bool | None,
+) -> Learnt:
+    """The paper's schedule: `steps` steps of Adam, each after one sweep of the sites.
+
+    `several(vector, memory, learning_rate, most)` takes one or more of them; where the objective is no longer finite it
+    stops.
+    """
     vector, memory = np.asarray(start), optax.adam(learning_rate).init(np.asarray(start))
     message = f"{steps} steps were taken"
     with Display(progress) as display:
-        record = _Record(start, display)
+        record, done = _Record(start, display), 0
         try:
-            for _ in range(steps):
-                found = evaluate(vector)
-                record.take(vector, found)
-                record.note(found.value, found.gradient)
+            while done < steps:
+                began = time.perf_counter()
+                *rows, vector, memory = several(vector, memory, learning_rate, steps - done)
+                seconds = (time.perf_counter() - began) / len(rows[0])
+                done += len(rows[0])
+                for k, (point, value, gradient, repaired) in enumerate(zip(*rows, strict=True)):
+                    found = Evaluation(float(value), gradient, 1, int(repaired))
+                    record.take(point, found)
+                    record.note(found.value, gradient, at=began + (k + 1) * seconds)
                 if not found.finite:
                     message = "the objective is no longer finite: this is the last point where it was"
                     vector = record.best
                     break
-                moved, memory = _adam(learning_rate, vector, found.gradient, memory)
-                vector = np.asarray(moved)
         except KeyboardInterrupt:
             message = "interrupted: this is the last point"
     return Learnt(vector, float(record.value), record.trace(), message.endswith("were taken"), message)

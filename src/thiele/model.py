@@ -176,7 +176,7 @@ class GP(Parametric):
             if len(candidates) > 1:
                 search.start = search.best_of(candidates)
             if schedule == "paper" and not training.is_exact(model):
-                learnt = climb(search.alternate, search.start, learning_rate, steps=max_steps, progress=progress)
+                learnt = climb(search.several, search.start, learning_rate, steps=max_steps, progress=progress)
             else:
                 learnt = maximise(search.evaluate, search.start, **tolerances)
             best = settled(constrain(model, jnp.asarray(learnt.vector * search.scales)))

@@ -9,12 +9,13 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array
 
 from thiele import training
 from thiele.approximate import sites_of
 from thiele.inducing import Places
-from thiele.learn import Evaluation
+from thiele.learn import Evaluation, Rounds
 from thiele.parameters import constrain, log_prior, unconstrain
 from thiele.rules import Site
 from thiele.series import Series
@@ -22,6 +23,8 @@ from thiele.tied import Tied
 
 # A distance from the best so far, in units of it, that is not believed unless the sites have converged.
 IMPLAUSIBLE = 1.0
+# With few data a step takes less time than the host does to ask for the next: so many are visited before it is asked.
+DATA_IN_A_PROGRAM = 2**12
 
 
 def tied(model: Any, data: Series) -> Series | Tied:
@@ -93,23 +96,27 @@ class Search:
 
     def after_a_sweep(self, scaled: np.ndarray) -> tuple[float, training.Found]:
         """The same after one more sweep, wherever that leaves the sites."""
-        found = self.alternate(scaled)
-        value = found.value - float(log_prior(constrain(self.model, self._vector(scaled))))
-        report = training.Report(*(np.asarray(x) for x in (found.sweeps, found.repaired, 1)))
+        found = self.several(scaled, optax.adam(0.0).init(scaled), 0.0, 1)
+        value = float(found.values[0]) - float(log_prior(constrain(self.model, self._vector(scaled))))
+        report = training.Report(*(np.asarray(x) for x in (1, int(found.repaired[0]), 1)))
         return value, training.Found(sites_of(self.sites), None, report)
 
-    def alternate(self, scaled: np.ndarray) -> Evaluation:
-        vector = self._vector(scaled)
+    def several(self, scaled: np.ndarray, memory: Any, learning_rate: float, most: int) -> Rounds:
+        """Steps of the paper's schedule, as many in one program as few data make worth while."""
+        self._vector(scaled)
         if self.sites is None:
             self.sites = training.begin(self.model, self.data)
-        data = self.data
+        data, together = self.data, min(training.MOST_ROUNDS, DATA_IN_A_PROGRAM // self.series.y.shape[0])
+        alone = together <= 1 or self.moving or self.batch_size is not None  # the last two: other data at every step
         if self.batch_size is not None and isinstance(data, Tied):
             data = data.batch(self.rng, self.batch_size)
-        value, gradient, sites, repaired = training.alternate(self.model, vector, data, self.sites)
-        objective = float(value)
-        if np.isfinite(objective):
-            self.sites = sites
-        return Evaluation(objective, np.asarray(gradient) * self.scales, 1, int(repaired))
+        climber = training.Climber(jnp.asarray(scaled), memory, self.sites)
+        count = None if alone else jnp.asarray(min(most, together))
+        found = training.rounds(self.model, data, climber, jnp.asarray(self.scales), jnp.asarray(learning_rate), count)
+        self.sites = found.climber.state
+        done = int(found.done)
+        rows = (np.asarray(x)[:done] for x in found.rows)
+        return Rounds(*rows, np.asarray(found.climber.scaled), found.climber.memory)
 
 
 def _unconverged(found: tuple[tuple[Array, training.Found], Array]) -> bool:

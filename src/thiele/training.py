@@ -7,11 +7,13 @@ warm-started from the ones before. Data are a `Series`, or `Tied` where the mode
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Int
 
 from thiele import approximate, exact
@@ -26,6 +28,9 @@ from thiele.programs import compiled
 from thiele.rules import Site
 from thiele.series import Series
 from thiele.tied import Tied
+
+# The most rounds of the paper's schedule in one program.
+MOST_ROUNDS = 50
 
 
 def is_exact(model: Any) -> bool:
@@ -94,7 +99,6 @@ def objective_and_gradient(
     return jax.value_and_grad(of_vector, has_aux=True)(vector)
 
 
-@eqx.filter_jit
 def alternate(
     model: Any, vector: Float[Array, " free"], data: Series | Tied, state: Any
 ) -> tuple[Float[Array, ""], Float[Array, " free"], Any, Int[Array, ""]]:
@@ -109,6 +113,68 @@ def alternate(
 
     value, gradient = jax.value_and_grad(of_vector)(vector)
     return value, gradient, new, repaired
+
+
+class Climber(NamedTuple):
+    """Where the paper's schedule is: free values in units of their scales, the memory of Adam, the sites."""
+
+    scaled: Float[Array, " free"]
+    memory: Any
+    state: Any
+
+
+class Rows(NamedTuple):
+    """What each round found: the point, the objective and its gradient there, how many sites were repaired."""
+
+    points: Float[Array, "rounds free"]
+    values: Float[Array, " rounds"]
+    gradients: Float[Array, "rounds free"]
+    repaired: Int[Array, " rounds"]
+
+
+class Ran(NamedTuple):
+    """Rounds in turn: where they end, how many there were, and what each found, in the first rows of many."""
+
+    climber: Climber
+    done: Int[Array, ""]
+    rows: Rows
+
+
+@eqx.filter_jit
+def rounds(
+    model: Any,
+    data: Series | Tied,
+    climber: Climber,
+    scales: Float[Array, " free"],
+    learning_rate: Float[Array, ""],
+    count: Int[Array, ""] | None,
+) -> Ran:
+    """`count` rounds of the paper's schedule, each with a step of Adam, in one program; it stops after one whose
+    objective or gradient is not finite, and then stays where it was. None: one round, and no loop around it, in which
+    the compiler would not spread the work over the cores.
+    """
+    adam = optax.adam(learning_rate)
+
+    def unfinished(carry: tuple[Ran, Array]) -> Array:
+        return (carry[0].done < count) & carry[1]
+
+    def step(carry: tuple[Ran, Array]) -> tuple[Ran, Array]:
+        (scaled, memory, state), done, rows = carry[0]
+        value, slope, new, repaired = alternate(model, scaled * scales, data, state)
+        gradient = slope * scales
+        finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+        change, new_memory = adam.update(-gradient, memory)
+        moved = jax.tree.map(
+            partial(jnp.where, finite), Climber(scaled + change, new_memory, new), Climber(scaled, memory, state)
+        )
+        found = Rows(scaled, value, gradient, repaired)
+        return Ran(moved, done + 1, jax.tree.map(lambda x, y: x.at[done].set(y), rows, found)), finite
+
+    most = 1 if count is None else MOST_ROUNDS
+    free = jnp.zeros((most, scales.shape[0]))
+    empty = Rows(free, jnp.zeros(most), free, jnp.zeros(most, int))
+    start = Ran(climber, jnp.array(0), empty), jnp.array(True)
+    return step(start)[0] if count is None else jax.lax.while_loop(unfinished, step, start)[0]
 
 
 @compiled

@@ -7,13 +7,15 @@ import pytest
 
 from benchmarks import reference
 from benchmarks.settings import settings_of, write_data
+from benchmarks.training import MOST_STEPS, Training
 from experiments.tasks import TASKS, split
 from tests.experiments.available import AVAILABLE
 
 
 def result(theirs=0.9, ours=0.9, **changes):
     reference_found = {"seconds": 0.02, "compile": 6.0, "peak": 400.0, "nlpd": theirs, "total": 10.0}
-    thiele_found = {"seconds": 0.01, "compile": 3.0, "peak": 200.0, "nlpd": ours, "total": 0.5, "compile best": 7.0}
+    thiele_found = {"seconds": 0.01, "compile": 3.0, "peak": 200.0, "nlpd": ours, "total": 0.5, "steps": 4}
+    thiele_found["compile best"] = 7.0
     plain = {"task": "coal", "kind": "sparse", "rule": "CVI", "iterations": 500}
     return {**plain, "reference": reference_found, "thiele": thiele_found, **changes}
 
@@ -48,6 +50,34 @@ def test_speed_counts_only_at_an_nlpd_at_least_as_good(ours, words):
     row = reference.final_row(result(ours=ours))
     assert row[-1] == words
     assert len(row) == len(reference.FINAL)
+
+
+class Pretended:
+    """A training whose NLPD after k steps is 1/k."""
+
+    def __init__(self):
+        self.asked = []
+
+    def best(self, most):
+        self.asked.append(most)
+        return type("Ran", (), {"fit": most})
+
+    def nlpd(self, fit):
+        return 1.0 / fit
+
+
+@pytest.mark.parametrize(("target", "asked"), [(0.3, [1, 2, 4]), (1.0, [1]), (0.0, [1, 2, 4, 8, 16, 32, 64, 128, 200])])
+def test_the_shortest_search_that_is_good_enough_is_looked_for(target, asked):
+    pretended = Pretended()
+    _, steps, nlpd = Training.reach(pretended, target)
+    assert pretended.asked == asked
+    assert (steps, nlpd) == (asked[-1], 1.0 / asked[-1])
+
+
+def test_without_a_target_the_search_goes_to_its_end():
+    pretended = Pretended()
+    Training.reach(pretended, None)
+    assert pretended.asked == [MOST_STEPS]
 
 
 def test_what_the_reference_cannot_do_is_said_in_words():

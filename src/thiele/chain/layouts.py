@@ -20,6 +20,8 @@ LARGEST_SCALAR_OUTPUT = 2
 SHORTEST_IN_LANES = 4096
 # The same for a kernel of a GPU, which has closed forms for three.
 LARGEST_KERNEL_OUTPUT = 3
+# Bytes of the predictions that a sweep keeps, to save a second way forward.
+MOST_KEPT = 2**29
 # Steps of a lane of the tree: short lanes fill the device, long ones save levels. Where the boundaries are left to
 # matrices, whose every step is dozens of kernels, there had better be few.
 STEPS_IN_KERNEL, STEPS_OF_MATRICES, STEPS_BELOW_MATRICES = 8, 16, 64
@@ -60,6 +62,11 @@ class Layout(NamedTuple):
             return array[0, ..., 0, :n]
         cut = jnp.moveaxis(jnp.moveaxis(array, -1, -2), 0, -2)
         return cut.reshape(*cut.shape[:-3], self.lanes * self.chunks * self.steps)[..., :n]
+
+    def keeps(self, d: int, dtype: Any) -> bool:
+        """Whether a sweep keeps the predictions of all states. Scalars are made again sooner than they are read."""
+        size = self.lanes * self.chunks * self.steps * d**2 * jnp.dtype(dtype).itemsize
+        return self.algebra is matrices and size <= MOST_KEPT
 
     def of_boundaries(self, d: int) -> Layout:
         """The layout of the chain on the lanes' first states, which has information on whole states."""

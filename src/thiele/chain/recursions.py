@@ -143,6 +143,29 @@ def backward(alg: ModuleType, H: Matrix, after: Backward, step: Step, p: Matrix,
     return Backward(alg.add(r, alg.mul(Ht, xi)), alg.symmetric(N))
 
 
+class Loop(NamedTuple):
+    """What `backward` does to later information (r', N'), as an affine map: r = own.r + Wᵀ r', N = own.N + Wᵀ N' W."""
+
+    W: Matrix
+    own: Backward
+
+
+def closed_loop(alg: ModuleType, H: Matrix, step: Step, p: Matrix, gain: Gain) -> Loop:
+    """W = A Eᵀ = A − A p M H, and what the state's own information adds."""
+    H = emission(alg, H, step)
+    Ht, MH = alg.transpose(H), alg.mul(gain.M, H)
+    return Loop(
+        alg.sub(step.A, alg.mul(alg.mul(step.A, p), MH)),
+        Backward(alg.mul(Ht, gain.xi), alg.symmetric(alg.mul(Ht, MH))),
+    )
+
+
+def backward_in_loop(alg: ModuleType, after: Backward, loop: Loop) -> Backward:
+    """`backward` with all that does not depend on later information done before."""
+    Wt = alg.transpose(loop.W)
+    return Backward(alg.add(loop.own.r, alg.mul(Wt, after.r)), alg.add(loop.own.N, alg.congruence(Wt, after.N)))
+
+
 class Smoothed(NamedTuple):
     """f = H x given everything, N(f, V); with mixing also the mean g of what is mixed, and Cov(g, f)."""
 

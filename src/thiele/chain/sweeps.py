@@ -1,7 +1,8 @@
 r"""What is known at every step: each lane once more, forward from its known start and backward from its known end.
 
-The forward pass keeps the prediction at the head of each chunk; the backward pass runs a chunk forward again and then
-backward. Memory is that of the results plus one chunk.
+The forward pass keeps the prediction of every state, or, where these would fill the memory or are soon made again, only
+that at the head of each chunk, and the backward pass runs a chunk forward again and then backward. Memory is then that
+of the results plus one chunk.
 """
 
 from __future__ import annotations
@@ -16,7 +17,18 @@ from jaxtyping import Array
 from thiele.chain.lanes import Pieces, Problem, boundary_problem, filter_step, lay_out
 from thiele.chain.layouts import Layout
 from thiele.chain.matrices import dense
-from thiele.chain.recursions import Backward, Filter, Gain, Step, backward, emission, gain, spread_of_output
+from thiele.chain.recursions import (
+    Backward,
+    Filter,
+    Gain,
+    Step,
+    backward,
+    backward_in_loop,
+    closed_loop,
+    emission,
+    gain,
+    spread_of_output,
+)
 from thiele.chain.types import Chain, Information
 
 
@@ -87,24 +99,40 @@ def _back_step(problem: Problem) -> Callable[..., Any]:
     return back
 
 
-def _visit(
-    problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
-) -> tuple[Backward, Any, Filter]:
-    """One chunk forward and backward, from what precedes it and what follows it."""
-    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
+def _ahead(problem: Problem, head: Filter, piece: Pieces) -> tuple[Filter, Filter]:
+    """One chunk forward: what follows it, and the prediction of every state in it."""
     step = filter_step(problem)
 
     def keep(carry: Filter, row: Step) -> tuple[Filter, Filter]:
         return step(carry, row)[0], carry
 
+    return problem.layout.walk(keep, head, problem.chunk(piece))
+
+
+def _back(
+    problem: Problem, before: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
+) -> tuple[Backward, Any]:
+    """One chunk backward, from its predictions and what follows it."""
+    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
     steps = problem.chunk(piece)
-    last, before = layout.walk(keep, head, steps)
     before = before._replace(P=alg.unfold(before.P))
     before = before._replace(p=alg.each(lambda s, b: spread_of_output(alg, H, s, b))(steps, before))
     found = alg.each(lambda s, m, p: gain(alg, H, s, m, p))(steps, before.m, before.p)
-    after, afters = layout.walk(_back_step(problem), after, (steps, before.p, found), reverse=True)
+    if alg.in_loops(steps.A):
+        loops = alg.each(lambda s, p, found: closed_loop(alg, H, s, p, found))(steps, before.p, found)
+        after, afters = layout.walk(lambda a, loop: (backward_in_loop(alg, a, loop), a), after, loops, reverse=True)
+    else:
+        after, afters = layout.walk(_back_step(problem), after, (steps, before.p, found), reverse=True)
     visits = Visit(steps, before, found, afters._replace(N=alg.unfold(afters.N)))
-    return after, alg.each(at_one_step)(visits), last
+    return after, alg.each(at_one_step)(visits)
+
+
+def _visit(
+    problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
+) -> tuple[Backward, Any, Filter]:
+    """One chunk forward and backward, from what precedes it and what follows it."""
+    last, before = _ahead(problem, head, piece)
+    return *_back(problem, before, after, piece, at_one_step), last
 
 
 def _visit_flat(
@@ -146,34 +174,46 @@ class Swept(NamedTuple):
 def sweep(chain: Chain, problem: Problem, emit: Emit) -> Swept:
     """Run every lane forward and backward."""
     layout, alg = problem.layout, problem.layout.algebra
-    step, visit = filter_step(problem), _visit_flat if problem.layout.flat else _visit
-
-    def visit_chunk(after: Backward, piece: Pieces, head: Filter) -> tuple[Backward, Any, Any, Filter]:
-        after, found, last = visit(problem, head, after, piece, emit.at_one_step)
-        return after, *emit.gather(piece, found), last
-
     start, end = _find_ends(chain, problem)
-    one = problem.piece()
     if layout.chunks == 1:
-        first, results, totals, last = visit_chunk(end, one, start)
+        one, visit = problem.piece(), _visit_flat if layout.flat else _visit
+        first, found, last = visit(problem, start, end, one, emit.at_one_step)
+        results, totals = emit.gather(one, found)
         results = jax.tree.map(lambda x: x[None], results)
     else:
-
-        def to_next_chunk(carry: Filter, piece: Pieces) -> tuple[Filter, Filter]:
-            return layout.walk(step, carry, problem.chunk(piece))[0], carry
-
-        def chunk(carry: tuple[Backward, Any], x: tuple[Pieces, Filter]) -> tuple[tuple[Backward, Any], Any]:
-            after, totals = carry
-            after, results, more, _ = visit_chunk(after, *x)
-            return (after, jax.tree.map(jnp.add, totals, more)), results
-
-        last, heads = jax.lax.scan(to_next_chunk, start, problem.pieces)
-        shapes = jax.eval_shape(lambda piece: visit_chunk(end, piece, start)[2], one)
-        totals = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        (first, totals), results = jax.lax.scan(chunk, (end, totals), (problem.pieces, heads), reverse=True)
+        first, results, totals, last = _sweep_chunks(problem, start, end, emit)
     r = alg.pack(first.r, (problem.d, 1), (layout.lanes,))[:, 0]
     N = alg.pack(alg.unfold(first.N), (problem.d, problem.d), (layout.lanes,))
     return Swept(results, totals, Backward(r, N), jnp.sum(last.log))
+
+
+def _sweep_chunks(problem: Problem, start: Filter, end: Backward, emit: Emit) -> tuple[Backward, Any, Any, Filter]:
+    """All chunks forward, then all backward. What the way forward leaves are the predictions of all states, or only
+    that of each chunk's first, from which the others are made again.
+    """
+    layout, step = problem.layout, filter_step(problem)
+    kept = layout.keeps(problem.d, problem.dtype)
+
+    def ahead(carry: Filter, piece: Pieces) -> tuple[Filter, Filter]:
+        if kept:
+            return _ahead(problem, carry, piece)
+        return layout.walk(step, carry, problem.chunk(piece))[0], carry
+
+    def back(after: Backward, piece: Pieces, seen: Filter) -> tuple[Backward, Any, Any]:
+        before = seen if kept else _ahead(problem, seen, piece)[1]
+        after, found = _back(problem, before, after, piece, emit.at_one_step)
+        return after, *emit.gather(piece, found)
+
+    def back_to_previous(carry: tuple[Backward, Any], x: tuple[Pieces, Filter]) -> tuple[tuple[Backward, Any], Any]:
+        after, results, more = back(carry[0], *x)
+        return (after, jax.tree.map(jnp.add, carry[1], more)), results
+
+    last, seen = jax.lax.scan(ahead, start, problem.pieces)
+    of_first = jax.tree.map(lambda x: x[0], (problem.pieces, seen))
+    shapes = jax.eval_shape(lambda x: back(end, *x)[2], of_first)
+    totals = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+    (first, totals), results = jax.lax.scan(back_to_previous, (end, totals), (problem.pieces, seen), reverse=True)
+    return first, results, totals, last
 
 
 def predictions(chain: Chain, info: Information, layout: Layout) -> tuple[Array, Array, Array, Array]:
