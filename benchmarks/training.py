@@ -14,6 +14,8 @@ from experiments.run import settings
 from experiments.tasks import TASKS, split
 
 KINDS = ("sparse", "full")
+# Of `fit`, if it is not told otherwise.
+MOST_STEPS = 200
 RULES = {"CVI": "CVI", "PEP": "PEP(1)"}
 
 
@@ -46,9 +48,21 @@ class Training:
         """So many steps of the paper's schedule, and nothing after them."""
         return self._fitted("paper", max_steps=steps, settle=False)
 
-    def best(self) -> Ran:
-        """The library's own way to the maximum of the energy."""
-        return self._fitted("best")
+    def best(self, most: int = MOST_STEPS) -> Ran:
+        """The library's own way to the maximum of the energy, or so many steps of it."""
+        return self._fitted("best", max_steps=most)
+
+    def reach(self, target: float | None) -> tuple[Ran, int, float]:
+        """The shortest fit, of 1, 2, 4, … steps of the quasi-Newton search, whose NLPD is at most `target`, the steps
+        allowed and the NLPD; the whole search where none is, or without a target. What it needs is compiled before.
+        """
+        most = 1 if target is not None else MOST_STEPS
+        while True:
+            ran = self.best(most)
+            nlpd = self.nlpd(ran.fit)
+            if most >= MOST_STEPS or (target is not None and nlpd <= target):
+                return ran, most, nlpd
+            most = min(2 * most, MOST_STEPS)
 
     def iterations(self, count: int) -> np.ndarray:
         """Seconds of each of `count` steps of the paper's schedule, after two that prepare."""

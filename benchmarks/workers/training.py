@@ -2,7 +2,7 @@
 
     {"do": "prepare", "settings": {...}}   -> {"first": seconds, "again": seconds}   one step of the schedule, twice
     {"do": "iterate", "count": n}          -> {"seconds": [...]}
-    {"do": "best"}                         -> {"first": seconds, "seconds": seconds, "nlpd": x}
+    {"do": "reach", "target": x}           -> {"compile": seconds, "seconds": seconds, "steps": n, "nlpd": x}
     {"do": "memory"}                       -> {"peak": bytes}
 
 What the first of two equal fits takes longer than the second is the compiler.
@@ -37,11 +37,12 @@ class Thiele:
         match request["do"]:
             case "iterate":
                 return {"seconds": self.training.iterations(request["count"]).tolist()}
-            case "best":
-                first, again = self.training.best(), self.training.best()
-                nlpd = self.training.nlpd(again.fit)
-                return {"first": first.seconds, "seconds": again.seconds, "nlpd": nlpd}
-        raise ValueError(f"`do` must be versions, prepare, iterate, best or memory, got {request['do']!r}")
+            case "reach":
+                first, again = self.training.best(1), self.training.best(1)
+                ran, steps, nlpd = self.training.reach(request["target"])
+                compiling = first.seconds - again.seconds
+                return {"compile": compiling, "seconds": ran.seconds, "steps": steps, "nlpd": nlpd}
+        raise ValueError(f"`do` must be versions, prepare, iterate, reach or memory, got {request['do']!r}")
 
 
 if __name__ == "__main__":
