@@ -94,18 +94,25 @@ def maximise(
     converged, message = False, "the objective is not finite at the starting values"
     with Display(progress) as display:
         record = _Record(start, display)
+        first = None
 
         def descend(vector: np.ndarray) -> tuple[float, np.ndarray]:
-            found = evaluate(vector)
-            record.take(vector, found)
+            assert first is not None
+            found = first if np.array_equal(vector, start) else evaluate(vector)
+            if found is not first:
+                record.take(vector, found)
             if found.finite:
-                return -found.value, -found.gradient
-            return 10.0 * abs(record.value) + 1e10, np.zeros_like(vector)
+                return -found.value / unit, -found.gradient / unit
+            return (10.0 * abs(record.value) + 1e10) / unit, np.zeros_like(vector)
 
         try:
-            descend(np.asarray(start))
+            first = evaluate(np.asarray(start))
+            record.take(start, first)
             if np.isfinite(record.value):
                 record.note()
+                # The first step is the gradient itself. In units in which its largest component is at most 1 the search
+                # begins within a factor of e of the starting values, and not where nothing converges.
+                unit = max(1.0, float(np.max(np.abs(first.gradient))))
                 result = scipy.optimize.minimize(
                     descend,
                     start,
@@ -113,7 +120,7 @@ def maximise(
                     method="L-BFGS-B",
                     bounds=[(u - FURTHEST, u + FURTHEST) for u in np.asarray(start)],
                     callback=lambda _: record.note(),
-                    options={"maxiter": max_steps, "maxcor": 20, "ftol": 1e-12, "gtol": tolerance, "maxls": 40},
+                    options={"maxiter": max_steps, "maxcor": 20, "ftol": 1e-12, "gtol": tolerance / unit, "maxls": 40},
                 )
                 converged, message = bool(result.success), str(result.message)
         except KeyboardInterrupt:
