@@ -67,7 +67,7 @@ def main() -> None:
     print(jax.default_backend(), jax.devices()[0].device_kind, jax.__version__, flush=True)
     ways = {"kernels": one_kernel.walk}
     if options.loops:
-        ways["loops"] = lambda step, carry, xs, reverse=False: one_kernel.in_loop(step, reverse, carry, xs)
+        ways["loops"] = lambda lanes, step, carry, xs, reverse: one_kernel.in_loop(lanes, step, reverse, carry, xs)
     for way, walk in ways.items():
         one_kernel.walk = walk
         for steps in options.steps:

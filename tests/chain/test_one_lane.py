@@ -26,7 +26,7 @@ def everything():
         jnp.asarray(np.einsum("ikn,jkn->ijn", root, root)), jnp.asarray(rng.normal(size=(2, N))), H=np.asarray(sde.H)
     )
     chain = prior_chain(sde, jnp.asarray(np.sort(rng.uniform(0.0, 10.0, N))))
-    layout = layouts.Layout(1, 3, 16, matrices, matrices.walk)
+    layout = layouts.Layout(1, 3, 16, matrices)
     return quick_jit(lambda chain: value_and_gradient(chain, info, layout))(chain)
 
 

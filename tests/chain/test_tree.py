@@ -109,15 +109,24 @@ def lanes_of_a_recursion(lanes, n):
 @pytest.mark.parametrize(("lanes", "n"), [(70, 350), (70, 347), (1, 5)])
 def test_the_kernel_walks_as_the_loop_does(lanes, n, reverse):
     carry, xs = lanes_of_a_recursion(lanes, n)
-    by_kernel = one_kernel.in_kernel(recursion, reverse, carry, xs, interpret=True)
-    assert_close(by_kernel, one_kernel.in_loop(recursion, reverse, carry, xs), 1e-14)
+    by_kernel = one_kernel.in_kernel(lanes, recursion, reverse, carry, xs, interpret=True)
+    assert_close(by_kernel, one_kernel.in_loop(lanes, recursion, reverse, carry, xs), 1e-14)
+
+
+def test_what_is_the_same_in_all_lanes_is_given_once():
+    carry, xs = lanes_of_a_recursion(70, 347)
+    once = {**carry, "b": carry["b"][:1]}
+    filled = {**carry, "b": jnp.full(70, carry["b"][0])}
+    expected = one_kernel.in_loop(70, recursion, False, filled, xs)
+    assert_close(one_kernel.in_loop(70, recursion, False, once, xs), expected, 0.0)
+    assert_close(one_kernel.in_kernel(70, recursion, False, once, xs, interpret=True), expected, 1e-14)
 
 
 def test_the_kernel_walks_in_batches():
     carry, xs = lanes_of_a_recursion(7, 20)
     many = jax.tree.map(lambda x: jnp.stack([x, 2.0 * x]), carry)
-    by_kernel = jax.vmap(lambda carry: one_kernel.in_kernel(recursion, False, carry, xs, interpret=True))(many)
-    assert_close(by_kernel, jax.vmap(lambda carry: one_kernel.in_loop(recursion, False, carry, xs))(many), 1e-14)
+    by_kernel = jax.vmap(lambda carry: one_kernel.in_kernel(7, recursion, False, carry, xs, interpret=True))(many)
+    assert_close(by_kernel, jax.vmap(lambda carry: one_kernel.in_loop(7, recursion, False, carry, xs))(many), 1e-14)
 
 
 @pytest.mark.parametrize("case", [Case(n=300), Case(n=300, blocks=(2, 1))])

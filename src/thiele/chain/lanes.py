@@ -137,7 +137,8 @@ def _map_step(problem: Problem) -> Callable[..., Any]:
 
 def run_from_unknown_starts(problem: Problem) -> tuple[Filter, Map]:
     """Each lane to its end, with the map from its first state and the information on it."""
-    layout, d, K = problem.layout, problem.d, problem.layout.lanes
+    # A kernel reads what is the same for all lanes from one place, and nothing need be filled with it.
+    layout, d, K = problem.layout, problem.d, 1 if problem.layout.flat else problem.layout.lanes
     alg, dtype = layout.algebra, problem.dtype
     zero, eye = jnp.zeros((d, d, K), dtype), jnp.broadcast_to(jnp.eye(d, dtype=dtype)[:, :, None], (d, d, K))
     empty = jnp.zeros((d, K), dtype)
@@ -182,7 +183,9 @@ def boundary_chain(chain: Chain, problem: Problem) -> tuple[Chain, Information, 
 
 
 def boundary_problem(chain: Chain, problem: Problem) -> tuple[Problem, Array]:
-    """The chain on the first states of the lanes, laid out, and the log factor that the reduction has taken."""
+    """The chain on the first states of the lanes, laid out, and the log factor that the reduction has taken and that is
+    not in its steps.
+    """
     layout = problem.layout.of_boundaries(problem.d)
     if layout.flat is None:
         short, info, log = boundary_chain(chain, problem)
@@ -191,10 +194,11 @@ def boundary_problem(chain: Chain, problem: Problem) -> tuple[Problem, Array]:
     # nowhere, and does no harm.
     state, start = run_from_unknown_starts(problem)
     row = lambda X: {key: value[None] for key, value in X.items()}  # noqa: E731
-    steps = Step(A=row(start.Phi), Q=row(state.P), b=row(state.m), Lam=row(start.J), h=row(start.h), c=None)
+    taken = state.log[None]
+    steps = Step(row(start.Phi), row(state.P), row(state.m), row(start.J), row(start.h), c=None, log=taken)
     nothing = Pieces((), None, None, None, None)
     upper = Problem(Tabulated(), layout, np.eye(problem.d), problem.d, problem.dtype, nothing, steps)
-    return upper, jnp.sum(state.log)
+    return upper, jnp.zeros((), problem.dtype)
 
 
 def log_normaliser_of(chain: Chain, problem: Problem) -> Array:

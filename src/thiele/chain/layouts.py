@@ -28,7 +28,7 @@ STEPS_IN_KERNEL, STEPS_OF_MATRICES, STEPS_BELOW_MATRICES = 8, 16, 64
 
 
 class Layout(NamedTuple):
-    """How many lanes, chunks in a lane and steps in a chunk, the number system, and how it goes along the steps.
+    """How many lanes, chunks in a lane and steps in a chunk, and the number system.
 
     `tree`: one chunk a lane, and the chain on the lanes' boundaries is cut again, until it is short. `flat`: the length
     of a chain that is left as it lies in memory, for kernels that find their lanes in it; else None.
@@ -38,9 +38,14 @@ class Layout(NamedTuple):
     chunks: int
     steps: int
     algebra: ModuleType
-    walk: Callable[..., tuple[Any, Any]]
     tree: bool = False
     flat: int | None = None
+
+    def walk(self, step: Callable[..., Any], carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
+        """`jax.lax.scan` along the steps of a chunk, in all lanes."""
+        if self.flat:
+            return one_kernel.walk(self.lanes, step, carry, xs, reverse)
+        return self.algebra.walk(step, carry, xs, reverse)
 
     @property
     def batch(self) -> tuple[int, int]:
@@ -90,8 +95,7 @@ def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Lay
     length = -(-n // lanes)
     # A short chain is one chunk: what it would save in memory is not worth a second forward pass.
     steps = length if n < SHORTEST_IN_LANES else 64
-    algebra = lanes_of_scalars if scalars else matrices
-    return Layout(lanes, -(-length // steps), steps, algebra, algebra.walk)
+    return Layout(lanes, -(-length // steps), steps, lanes_of_scalars if scalars else matrices)
 
 
 def tree_layout(n: int, d: int, outputs: int) -> Layout:
@@ -104,5 +108,5 @@ def tree_layout(n: int, d: int, outputs: int) -> Layout:
     lanes = -(-n // most)
     steps = math.ceil(n / lanes)
     if in_kernel:
-        return Layout(lanes, 1, steps, lanes_of_scalars, one_kernel.walk, tree=True, flat=n)
-    return Layout(lanes, 1, steps, matrices, matrices.walk, tree=True)
+        return Layout(lanes, 1, steps, lanes_of_scalars, tree=True, flat=n)
+    return Layout(lanes, 1, steps, matrices, tree=True)

@@ -21,33 +21,36 @@ Step = Callable[[Any, Any], tuple[Any, Any]]
 LANES_IN_A_BLOCK = 32
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 3))
-def walk(step: Step, carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1, 4))
+def walk(lanes: int, step: Step, carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
     """`jax.lax.scan` of an elementwise `step` in every lane at once.
 
-    What is carried is (lanes,); `xs`, and what is kept of each step, are (1, n), lane after lane. A last lane that is
-    not full goes on with zeros.
+    What is carried is (lanes,), and at the start (1,) where it is the same in all; `xs`, and what is kept of each step,
+    are (1, n), lane after lane. A last lane that is not full goes on with zeros.
     """
-    run, loop = partial(in_kernel, step, reverse), partial(in_loop, step, reverse)
+    run, loop = partial(in_kernel, lanes, step, reverse), partial(in_loop, lanes, step, reverse)
     return jax.lax.platform_dependent(carry, xs, cuda=run, rocm=run, default=loop)
 
 
 @walk.defjvp
-def _walk_jvp(step: Step, reverse: bool, primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+def _walk_jvp(
+    lanes: int, step: Step, reverse: bool, primals: tuple[Any, Any], tangents: tuple[Any, Any]
+) -> tuple[Any, Any]:
     # Derivatives of this derivative-free recursion are rare: second ones of the likelihood, first ones of moments.
-    return jax.jvp(partial(in_loop, step, reverse), primals, tangents)
+    return jax.jvp(partial(in_loop, lanes, step, reverse), primals, tangents)
 
 
-def in_loop(step: Step, reverse: bool, carry: Any, xs: Any) -> tuple[Any, Any]:
+def in_loop(lanes: int, step: Step, reverse: bool, carry: Any, xs: Any) -> tuple[Any, Any]:
     """The same by XLA."""
-    lanes, n = jax.tree.leaves(carry)[0].shape[0], jax.tree.leaves(xs)[0].shape[-1]
+    n = jax.tree.leaves(xs)[0].shape[-1]
+    carry = jax.tree.map(lambda x: jnp.broadcast_to(x, lanes), carry)
     steps = -(-n // lanes)
     rows = jax.tree.map(lambda x: jnp.pad(x[0], (0, lanes * steps - n)).reshape(lanes, steps).T, xs)
     carry, ys = jax.lax.scan(step, carry, rows, reverse=reverse)
     return carry, jax.tree.map(lambda y: y.T.reshape(1, -1)[:, :n], ys)
 
 
-def in_kernel(step: Step, reverse: bool, carry: Any, xs: Any, interpret: bool = False) -> tuple[Any, Any]:
+def in_kernel(lanes: int, step: Step, reverse: bool, carry: Any, xs: Any, interpret: bool = False) -> tuple[Any, Any]:
     """The same by one kernel."""
     # Slow to import, and of no use without a GPU.
     from jax.experimental import pallas
@@ -55,10 +58,11 @@ def in_kernel(step: Step, reverse: bool, carry: Any, xs: Any, interpret: bool = 
 
     starts, form_of_carry = jax.tree.flatten(carry)
     rows, form_of_row = jax.tree.flatten(xs)
-    lanes, n = starts[0].shape[0], rows[0].shape[-1]
+    n = rows[0].shape[-1]
     steps = -(-n // lanes)
     at_one = lambda x: jax.ShapeDtypeStruct((lanes,), x.dtype)  # noqa: E731
-    kept, form_of_kept = jax.tree.flatten(jax.eval_shape(step, carry, jax.tree.map(at_one, xs))[1])
+    of_step = jax.eval_shape(step, *jax.tree.map(at_one, (carry, xs)))
+    kept, form_of_kept = jax.tree.flatten(of_step[1])
 
     def kernel(*refs: Any) -> None:
         parts = iter(refs)
@@ -85,7 +89,8 @@ def in_kernel(step: Step, reverse: bool, carry: Any, xs: Any, interpret: bool = 
                 triton.store(ref.at[0, at], value, mask=inside)
             return jax.tree.leaves(moved), following
 
-        carried = [triton.load(ref.at[lane], mask=there, other=0) for ref in start]
+        same = jnp.zeros_like(lane)
+        carried = [triton.load(ref.at[lane if ref.shape[0] > 1 else same], mask=there, other=0) for ref in start]
         carried, _ = jax.lax.fori_loop(jnp.int32(0), jnp.int32(steps), body, (carried, read(jnp.int32(0))))
         for ref, value in zip(end, carried, strict=True):
             triton.store(ref.at[lane], value, mask=there)

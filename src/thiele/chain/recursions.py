@@ -22,7 +22,9 @@ Matrix = Any
 
 
 class Step(NamedTuple):
-    """What happens at one state: its information, then the move to the next. Q and Λ are folded (upper triangles)."""
+    """What happens at one state: its information, then the move to the next. Q and Λ are folded (upper triangles).
+    `log` is a constant that the log-normaliser gets here, where the step stands for many.
+    """
 
     A: Matrix
     Q: Matrix
@@ -31,6 +33,7 @@ class Step(NamedTuple):
     h: Matrix | None
     c: Matrix | None
     mix: Matrix | None = None
+    log: Array | None = None
 
 
 class Filter(NamedTuple):
@@ -109,7 +112,8 @@ def forward(alg: ModuleType, H: Matrix, state: Filter, start: Map | None, step: 
     if step.b is not None:
         m = alg.add(m, step.b)
     P = alg.add(alg.sub(alg.congruence(step.A, state.P), alg.congruence(Ap, M)), alg.unfold(step.Q))
-    moved = Filter(m, P, alg.mul(P, alg.transpose(H)) if step.mix is None else None, state.log + log)
+    log = state.log + log if step.log is None else state.log + (log + step.log)
+    moved = Filter(m, P, alg.mul(P, alg.transpose(H)) if step.mix is None else None, log)
     if start is None:
         return moved, None
     f = start.f if step.mix is None else alg.mul(step.mix, start.f)

@@ -85,7 +85,7 @@ def _find_ends(chain: Chain, problem: Problem) -> Ends:
     _, seen, _ = _visit_flat(upper, *_find_ends(chain, upper), upper.piece(), around)
     m, P, r, N = jax.tree.map(lambda x: x[0], seen)
     p = alg.mul(alg.unfold(P), alg.transpose(H)) if problem.pieces.mix is None else None
-    return Ends(Filter(m, P, p, jnp.zeros(problem.layout.lanes, dtype)), Backward(r, N))
+    return Ends(Filter(m, P, p, jnp.zeros(1, dtype)), Backward(r, N))
 
 
 def _back_step(problem: Problem) -> Callable[..., Any]:
