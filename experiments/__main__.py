@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import store
-from experiments.methods import METHODS
+from experiments.methods import METHODS, runs_as
 from experiments.run import SCHEDULES, run
 from experiments.summary import summary
 from experiments.table import table
@@ -40,7 +40,8 @@ def possible(tasks: Sequence[str], methods: Sequence[str]) -> list[tuple[str, st
 def run_missing(keys: Sequence[store.Key], folder: Path) -> None:
     """Run what is not there yet, and store each as soon as it is done."""
     done = store.read(folder)
-    for task, method, fold, schedule in keys:
+    wanted = {(task, runs_as(task, method), fold, schedule): None for task, method, fold, schedule in keys}
+    for task, method, fold, schedule in wanted:
         if (task, method, fold, schedule) in done:
             continue
         record = run(TASKS[task], METHODS[method], fold, schedule)
@@ -56,9 +57,10 @@ def print_table(options: argparse.Namespace) -> None:
             [(*pair, fold, options.schedule or "best") for pair in pairs for fold in options.folds], options.results
         )
     schedules = [options.schedule] if options.schedule else SCHEDULES if options.stored else ["best"]
-    asked = (options.tasks, options.methods, options.folds, schedules)
-    found = store.read(options.results)
-    print(table(found[key] for key in found if all(part in some for part, some in zip(key, asked, strict=True))))
+    found = store.read(options.results).values()
+    asked = {"task": options.tasks, "fold": options.folds, "schedule": schedules}
+    records = (record for record in found if all(record[name] in some for name, some in asked.items()))
+    print(table(records, options.methods))
 
 
 def print_summary(options: argparse.Namespace) -> None:

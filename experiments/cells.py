@@ -9,6 +9,7 @@ from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
 from experiments import paper
+from experiments.methods import runs_as
 
 # Numbers this near are taken for the same.
 NEAR = 0.01
@@ -56,7 +57,9 @@ def cells(records: Iterable[dict[str, Any]]) -> list[Cell]:
     """One for each task, method and schedule: tasks and methods in the paper's order, schedules by name."""
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
     for record in records:
-        groups[record["task"], record["method"], record["schedule"]].append(record)
+        for method in paper.METHODS:
+            if runs_as(record["task"], method) == record["method"]:
+                groups[record["task"], method, record["schedule"]].append(record)
     found = []
     for (task, method, schedule), group in groups.items():
         nlpd = [r["nlpd"] for r in group]

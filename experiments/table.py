@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from experiments import paper
 from experiments.cells import Cell, cells
 from experiments.markdown import markdown
 
@@ -23,6 +24,6 @@ def row(cell: Cell) -> tuple[str, ...]:
     )
 
 
-def table(records: Iterable[dict[str, Any]]) -> str:
-    """The rows, in the paper's order."""
-    return markdown([COLUMNS, *(row(cell) for cell in cells(records))])
+def table(records: Iterable[dict[str, Any]], methods: Collection[str] = paper.METHODS) -> str:
+    """The rows of some methods, in the paper's order."""
+    return markdown([COLUMNS, *(row(cell) for cell in cells(records) if cell.method in methods)])

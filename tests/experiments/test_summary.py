@@ -5,6 +5,7 @@ import pytest
 from experiments import __main__ as program
 from experiments import paper, store
 from experiments.cells import cells
+from experiments.methods import runs_as
 from experiments.summary import agreement, as_good, best_cells, best_table, layout, summary
 
 
@@ -106,3 +107,25 @@ def test_the_numbers_in_print_have_standard_errors(task):
 def test_the_best_in_print_are_the_papers():
     assert paper.best("electricity", full=False) == -0.153
     assert paper.best("electricity", full=True) == -0.420
+
+
+def test_full_models_of_gaussian_data_are_one_method_that_is_run_once():
+    assert {runs_as("electricity", f"full-{rule}") for rule in ("EKS", "PL", "PEP(1)", "CVI")} == {"full-CVI"}
+    assert runs_as("electricity", "sparse-PL") == "sparse-PL"
+    assert runs_as("audio", "full-PL") == "full-PL"
+    found = cells([*records("electricity", "full-CVI", -0.43), *records("audio", "full-CVI", 0.4)])
+    exact = [cell for cell in found if cell.task == "electricity"]
+    assert {cell.method for cell in exact} == {method for method in paper.METHODS if method.startswith("full-")}
+    assert {(cell.nlpd, cell.folds) for cell in exact} == {(exact[0].nlpd, 10)}
+    assert [cell.method for cell in found if cell.task == "audio"] == ["full-CVI"]
+
+
+def test_a_method_that_another_stands_for_is_not_run_again(tmp_path, monkeypatch, capsys):
+    for record in records("electricity", "full-CVI", -0.43, folds=2):
+        store.append(record, tmp_path)
+    monkeypatch.setattr(program, "run", lambda *_: pytest.fail("it is there"))
+    program.main(
+        ["table", "--tasks", "electricity", "--methods", "full-PL", "--folds", "0", "1", "--results", str(tmp_path)]
+    )
+    _, _, *lines = grid(capsys.readouterr().out.strip())
+    assert [line[:4] for line in lines] == [["electricity", "full-PL", "best", "2 of 10"]]
