@@ -31,9 +31,7 @@ def test_the_maximum_is_found_from_a_first_step_of_one_unit_at_most(steepness):
 
 
 def test_a_start_that_is_no_number_is_said_and_not_searched_from():
-    found = maximise(
-        lambda x: Evaluation(np.nan, np.zeros_like(x)), START, tolerance=1e-6, max_steps=5, progress=False
-    )
+    found = maximise(lambda x: Evaluation(np.nan, np.zeros_like(x)), START, tolerance=1e-6, max_steps=5, progress=False)
     assert not found.converged
     assert "not finite at the starting values" in found.message
     assert len(found.trace.objective) == 0
