@@ -61,13 +61,3 @@ def test_the_closed_loop_is_the_backward_step():
         found = gain(matrices, H, step, column(d), p)
         loop = closed_loop(matrices, H, step, p, found)
         assert_close(backward_in_loop(matrices, after, loop), backward(matrices, H, after, step, p, found))
-
-
-def test_two_outputs_are_resolved_as_any_number_is():
-    with jax.enable_x64(True):
-        rng = np.random.default_rng(1)
-        Lam, G = (X @ X.T for X in rng.normal(size=(2, 2, 2)))
-        h = rng.normal(size=(2, 1))
-        B = np.linalg.inv(np.eye(2) + Lam @ G)
-        expected = B @ Lam, B @ h, np.linalg.slogdet(np.eye(2) + Lam @ G)[1]
-        assert_close(matrices.resolve(*map(jnp.asarray, (Lam, G, h))), expected)

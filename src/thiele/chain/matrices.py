@@ -99,29 +99,11 @@ def resolve(Lam: Array, G: Array, h: Array | None) -> tuple[Array, Array, Array]
         spread = 1.0 + Lam * G
         return Lam / spread, jnp.zeros_like(G) if h is None else h / spread, jnp.log(spread[0, 0])
     spread = jnp.eye(Lam.shape[0], dtype=Lam.dtype) + Lam @ G
-    if Lam.shape == (2, 2):
-        return _resolve_two(Lam, G, h, spread)
     factors = lu_factor(spread)
     # Solved apart from h, so that a batch of shifts shares M and with it every covariance.
     BLam = symmetric(lu_solve(factors, Lam))
     Bh = jnp.zeros((Lam.shape[0], 1), Lam.dtype) if h is None else lu_solve(factors, h)
     return BLam, Bh, jnp.sum(jnp.log(jnp.abs(jnp.diagonal(factors[0]))))
-
-
-def _resolve_two(Lam: Array, G: Array, h: Array | None, spread: Array) -> tuple[Array, Array, Array]:
-    """In closed form, as in `lanes_of_scalars`: B Λ = (Λ + det Λ adj G) / det(I + Λ G)."""
-    inside = _det(Lam)
-    det = 1.0 + jnp.sum(Lam * G) + inside * _det(G)
-    Bh = jnp.zeros((2, 1), Lam.dtype) if h is None else _adjugate(spread) @ h / det
-    return (Lam + inside * _adjugate(G)) / det, Bh, jnp.log(jnp.abs(det))
-
-
-def _det(X: Array) -> Array:
-    return X[0, 0] * X[1, 1] - X[0, 1] * X[1, 0]
-
-
-def _adjugate(X: Array) -> Array:
-    return jnp.array([[X[1, 1], -X[0, 1]], [-X[1, 0], X[0, 0]]])
 
 
 def scalar(X: Array) -> Array:
