@@ -49,6 +49,7 @@ ROOMS = (
     "learn",
     "starts",
     "search",
+    "schedules",
     "prediction",
     "fit",
     "model",

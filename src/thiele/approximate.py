@@ -10,11 +10,11 @@ from jaxtyping import Array, Float
 
 from thiele.chain import Chain, posterior
 from thiele.energies import Data, converged_energy, energy, information
-from thiele.inference import Ascent, Inferred, ascend_once, begin_ascent, infer, initial_sites, sweep
+from thiele.inference import Ascent, Inferred, begin_ascent, infer, initial_sites, sweep
 from thiele.likelihoods import AbstractLikelihood, Shifted
 from thiele.mixtures import Mixture, mixture
 from thiele.posterior import ChainPosterior, InducedPosterior, induced
-from thiele.rules import VGP, AbstractRule, Site
+from thiele.rules import VGP, AbstractLocalRule, AbstractRule, Site
 from thiele.series import Series
 from thiele.steps import prior_chain
 from thiele.tied import Induced, Tied
@@ -56,12 +56,9 @@ def begin(rule: AbstractRule, at: Setting) -> Site | Ascent:
     return begin_ascent(rule, sites) if isinstance(rule, VGP) else sites
 
 
-def one_sweep(rule: AbstractRule, at: Setting, state: Site | Ascent) -> tuple[Site | Ascent, Array]:
+def one_sweep(rule: AbstractLocalRule, at: Setting, sites: Site) -> tuple[Site, Array]:
     """One update of all sites, of the rule's own step, and how many were repaired: half of the paper's schedule."""
-    at = jax.lax.stop_gradient(at)
-    if isinstance(state, Ascent):
-        return ascend_once(rule, *at, state)[0], jnp.array(0)
-    swept = sweep(rule, *at, state)
+    swept = sweep(rule, *jax.lax.stop_gradient(at), sites)
     return swept.sites, swept.repaired
 
 

@@ -249,15 +249,11 @@ def begin_ascent(rule: VGP, sites: Site) -> Ascent:
     return Ascent(factors, optax.adam(rule.step).init(factors))
 
 
-def ascend_once(
-    rule: VGP, likelihood: AbstractLikelihood, chain: Any, data: Any, at: Ascent
-) -> tuple[Ascent, Float[Array, ""]]:
-    """One step of Adam up the ELBO, and its value before the step."""
-    loss = lambda factors: -energy(rule, likelihood, chain, data, factors.sites())  # noqa: E731
-    value, slope = jax.value_and_grad(loss)(at.factors)
-    slope = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), slope)
-    change, memory = optax.adam(rule.step).update(slope, at.memory)
-    return Ascent(optax.apply_updates(at.factors, change), memory), -value
+def ascend(rule: VGP, at: Ascent, slope: Factors) -> Ascent:
+    """One step of Adam along the ELBO's `slope` in the free parameters."""
+    downhill = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), -g, 0.0), slope)
+    change, memory = optax.adam(rule.step).update(downhill, at.memory)
+    return Ascent(optax.apply_updates(at.factors, change), memory)
 
 
 def _ascend(
@@ -271,9 +267,13 @@ def _ascend(
 ) -> Inferred:
     """Adam on the ELBO; the best sites met on the way are kept."""
 
+    def elbo(factors: Factors) -> Array:
+        return energy(rule, likelihood, chain, data, factors.sites())
+
     def advance(state: tuple) -> tuple:
         at, best, most, since, count = state
-        ahead, value = ascend_once(rule, likelihood, chain, data, at)
+        value, slope = jax.value_and_grad(elbo)(at.factors)
+        ahead = ascend(rule, at, slope)
         best = jax.tree.map(lambda a, b: jnp.where(value > most, a, b), at.factors, best)
         since = jnp.where(value > most + tolerance * (1.0 + jnp.abs(value)), 0, since + 1)
         return ahead, best, jnp.maximum(value, most), since, count + 1

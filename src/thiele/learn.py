@@ -19,6 +19,9 @@ from jaxtyping import Float
 
 # Unconstrained values are logarithms or the like: further than this from the start nothing changes any more.
 FURTHEST = 25.0
+# Steps of Adam that may pass without a gain: it circles around an optimum before it settles there.
+PATIENCE = 50
+UNBEGUN = "the search was not begun"
 
 
 class Trace(NamedTuple):
@@ -88,9 +91,18 @@ class _Record:
 
 
 def maximise(
-    evaluate: Evaluate, start: np.ndarray, *, tolerance: float, max_steps: int, progress: bool | None
+    evaluate: Evaluate,
+    start: np.ndarray,
+    *,
+    tolerance: float,
+    max_steps: int,
+    progress: bool | None,
+    begins: Callable[[], bool] = lambda: True,
 ) -> Learnt:
-    """Climb from `start` until no component of the gradient exceeds `tolerance` (in nats per unit of the vector)."""
+    """Climb from `start` until no component of the gradient exceeds `tolerance` (in nats per unit of the vector).
+
+    `begins` is asked once the starting point is known: where it says no, the search ends there.
+    """
     converged, message = False, "the objective is not finite at the starting values"
     with Display(progress) as display:
         record = _Record(start, display)
@@ -110,6 +122,9 @@ def maximise(
             record.take(start, first)
             if np.isfinite(record.value):
                 record.note()
+            if np.isfinite(record.value) and not begins():
+                message = UNBEGUN
+            elif np.isfinite(record.value):
                 # The first step is the gradient itself. In units in which its largest component is at most 1 the search
                 # begins within a factor of e of the starting values, and not where nothing converges.
                 unit = max(1.0, float(np.max(np.abs(first.gradient))))
@@ -148,8 +163,10 @@ def climb(
     *,
     steps: int,
     progress: bool | None,
+    gain: float | None = None,
 ) -> Learnt:
-    """The paper's schedule: `steps` steps of Adam, each after one sweep of the sites.
+    """The paper's schedule: `steps` steps of Adam, each after one sweep of the sites; fewer where the objective has
+    risen by less than `gain` of its size in `PATIENCE` of them.
 
     `several(vector, memory, learning_rate, most)` takes one or more of them; where the objective is no longer finite it
     stops.
@@ -158,6 +175,7 @@ def climb(
     message = f"{steps} steps were taken"
     with Display(progress) as display:
         record, done = _Record(start, display), 0
+        mark, marked = -np.inf, 0
         try:
             while done < steps:
                 began = time.perf_counter()
@@ -172,9 +190,23 @@ def climb(
                     message = "the objective is no longer finite: this is the last point where it was"
                     vector = record.best
                     break
+                if gain is None:
+                    continue
+                if record.value > mark + gain * (1.0 + abs(record.value)):
+                    mark, marked = record.value, done
+                elif done - marked >= PATIENCE:
+                    message = f"{done} steps were taken, the last {done - marked} without a gain"
+                    break
         except KeyboardInterrupt:
             message = "interrupted: this is the last point"
-    return Learnt(vector, float(record.value), record.trace(), message.endswith("were taken"), message)
+    return Learnt(vector, float(record.value), record.trace(), "steps were taken" in message, message)
+
+
+def in_turn(earlier: Learnt, later: Learnt) -> Learnt:
+    """Two searches as one, where the second begins at the end of the first."""
+    before, after = earlier.trace, later.trace
+    after = after._replace(seconds=after.seconds + before.seconds[-1], sweeps=after.sweeps + before.sweeps[-1])
+    return later._replace(trace=Trace(*(np.concatenate(rows) for rows in zip(before, after, strict=True))))
 
 
 class Display:

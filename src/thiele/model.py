@@ -16,13 +16,14 @@ from thiele.axes import separated
 from thiele.fit import Fit
 from thiele.inducing import Inducing, Places, as_inducing
 from thiele.kernels import AbstractKernel
-from thiele.learn import Learnt, climb, maximise
+from thiele.learn import Learnt
 from thiele.likelihoods import AbstractLikelihood, ByOutput, Gaussian, Shifted
 from thiele.mean import ConstantMean, as_mean
 from thiele.parameters import Default, Parametric, constrain, parameters, settled, unconstrain
 from thiele.placement import enough_places
 from thiele.precision import double_precision
 from thiele.rules import CVI, AbstractRule
+from thiele.schedules import SCHEDULES, Options
 from thiele.search import Search, tied
 from thiele.series import Clock, Order, Series, clock_for, columns, is_traced, series, traced_series
 from thiele.starts import natural_scales, starting_points
@@ -137,15 +138,16 @@ class GP(Parametric):
 
         Values that were given are the starting point; those left at their defaults start from the data. `schedule`
         "best" brings the sites to convergence at every step of a quasi-Newton search, which stops when no component of
-        the gradient exceeds `tolerance` (nats per e-fold), or after `max_steps`. "paper" alternates one sweep of the
-        sites with one step of Adam of size `learning_rate`, `max_steps` times; with inducing times, on a random sample
-        of about `batch_size` data each time if that is given; then the sites are brought to convergence, or with
-        `settle=False` moved by one more sweep. An interrupt returns the best so far.
+        the gradient exceeds `tolerance` (nats per e-fold), or after `max_steps`; where the sites do not converge at the
+        starting values, it begins with rounds of the other schedule, while these gain anything. "paper" alternates one
+        sweep of the sites with one step of Adam of size `learning_rate`, `max_steps` times; with inducing times, on a
+        random sample of about `batch_size` data each time if that is given; then the sites are brought to convergence,
+        or with `settle=False` moved by one more sweep. An interrupt returns the best so far.
         `progress` shows a line on a terminal; None: only where there is one. Covariates of the likelihood, one value
         per datum, go by their names: `exposure=...`, `trials=...`. A pandas Series, or a DataArray of xarray with a
         coordinate, is `t` and `y` in one.
         """
-        if schedule not in ("best", "paper"):
+        if schedule not in SCHEDULES:
             raise ValueError(f'`schedule` must be "best" or "paper", got {schedule!r}')
         for name, number in [("tolerance", tolerance), ("max_steps", max_steps), ("learning_rate", learning_rate)]:
             if not isinstance(number, (int, float)) or not number > 0:
@@ -161,7 +163,7 @@ class GP(Parametric):
         if not self.mean.decided and training.has_gaussian_noise(model):
             several = model.kernel.outputs_observed
             model = eqx.tree_at(lambda m: m.mean, model, ConstantMean(Default(np.zeros(several or ()))))
-        tolerances = {"tolerance": tolerance, "max_steps": max_steps, "progress": progress}
+        options = Options(tolerance, max_steps, learning_rate, settle, progress)
 
         def learn(model: GP) -> Fit:
             location = training.has_gaussian_noise(model)
@@ -175,13 +177,10 @@ class GP(Parametric):
             search = Search(model, data, natural_scales(model, data, location), batch_size)
             if len(candidates) > 1:
                 search.start = search.best_of(candidates)
-            if schedule == "paper" and not training.is_exact(model):
-                learnt = climb(search.several, search.start, learning_rate, steps=max_steps, progress=progress)
-            else:
-                learnt = maximise(search.evaluate, search.start, **tolerances)
+            way = SCHEDULES["best" if training.is_exact(model) else schedule]
+            learnt, objective, found = way(search, options)
             best = settled(constrain(model, jnp.asarray(learnt.vector * search.scales)))
-            ending = search.at if settle or schedule == "best" or training.is_exact(model) else search.after_a_sweep
-            return _fit(best, data, order, clock, learnt, *ending(learnt.vector))
+            return _fit(best, data, order, clock, learnt, objective, found)
 
         if not isinstance(self.inducing, Inducing) or self.inducing.count != "auto":
             return learn(model)

@@ -17,7 +17,7 @@ from thiele.approximate import sites_of
 from thiele.inducing import Places
 from thiele.learn import Evaluation, Rounds
 from thiele.parameters import constrain, log_prior, unconstrain
-from thiele.rules import Site
+from thiele.rules import VGP, Site
 from thiele.series import Series
 from thiele.tied import Tied
 
@@ -41,6 +41,7 @@ class Search:
         self.start = np.asarray(unconstrain(model)) / scales
         self.moving = model.inducing is not None and unconstrain(model.inducing).size > 0
         self.sites: Any = None
+        self.settled = True
         self.most = -np.inf
         self.batch_size, self.rng = batch_size, np.random.default_rng(0)
 
@@ -54,7 +55,8 @@ class Search:
     def evaluate(self, scaled: np.ndarray) -> Evaluation:
         (found, (_, _, report)), gradient = self._converged(self._vector(scaled))
         value = float(found)
-        if not bool(report.unconverged):
+        self.settled = not bool(report.unconverged)
+        if self.settled:
             self.most = max(self.most, value)
         elif abs(value - self.most) > IMPLAUSIBLE * (1.0 + abs(self.most)):
             value = np.nan  # what sites on the way make of the energy may be anything: the step is taken back
@@ -95,11 +97,13 @@ class Search:
         return training.first_sites(constrain(self.model, vector), self.data)
 
     def after_a_sweep(self, scaled: np.ndarray) -> tuple[float, training.Found]:
-        """The same after one more sweep, wherever that leaves the sites."""
+        """The same after one more sweep, wherever that leaves the sites; those of plain gradients stay."""
+        before = self.sites
         found = self.several(scaled, optax.adam(0.0).init(scaled), 0.0, 1)
         value = float(found.values[0]) - float(log_prior(constrain(self.model, self._vector(scaled))))
         report = training.Report(*(np.asarray(x) for x in (1, int(found.repaired[0]), 1)))
-        return value, training.Found(sites_of(self.sites), None, report)
+        sites = before if isinstance(self.model.rule, VGP) and before is not None else self.sites
+        return value, training.Found(sites_of(sites), None, report)
 
     def several(self, scaled: np.ndarray, memory: Any, learning_rate: float, most: int) -> Rounds:
         """Steps of the paper's schedule, as many in one program as few data make worth while."""

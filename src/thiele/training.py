@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from thiele import approximate, exact
 from thiele.approximate import setting
 from thiele.chain import posterior
-from thiele.inference import Inferred
+from thiele.inference import Ascent, Inferred, ascend
 from thiele.likelihoods import has_gaussian_noise as gaussian_noise
 from thiele.parameters import constrain, log_prior
 from thiele.posterior import ChainPosterior, InducedPosterior
@@ -102,16 +102,20 @@ def objective_and_gradient(
 def alternate(
     model: Any, vector: Float[Array, " free"], data: Series | Tied, state: Any
 ) -> tuple[Float[Array, ""], Float[Array, " free"], Any, Int[Array, ""]]:
-    """One round of the paper's schedule: one sweep of the sites, then the gradient of the energy with them held."""
-    at = setting(constrain(model, vector), data)
-    new, repaired = approximate.one_sweep(model.rule, at, state)
-    sites = approximate.sites_of(new)
+    """One round of the paper's schedule: one sweep of the sites, then the gradient of the energy with them held. A rule
+    by plain gradients moves its sites along the same gradient as the hyperparameters.
+    """
 
-    def of_vector(v: Array) -> Array:
+    def of_vector(v: Array, sites: Site) -> Array:
         moved = constrain(model, v)
         return approximate.held_objective(model.rule, setting(moved, data), sites) + log_prior(moved)
 
-    value, gradient = jax.value_and_grad(of_vector)(vector)
+    if isinstance(state, Ascent):
+        both = jax.value_and_grad(lambda v, factors: of_vector(v, factors.sites()), argnums=(0, 1))
+        value, (gradient, slope) = both(vector, state.factors)
+        return value, gradient, ascend(model.rule, state, slope), jnp.array(0)
+    new, repaired = approximate.one_sweep(model.rule, setting(constrain(model, vector), data), state)
+    value, gradient = jax.value_and_grad(of_vector)(vector, new)
     return value, gradient, new, repaired
 
 

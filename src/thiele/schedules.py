@@ -1,0 +1,82 @@
+"""The two schedules of learning: how a search over the hyperparameters and the sites takes turns, and where it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from thiele import training
+from thiele.learn import UNBEGUN, Learnt, climb, in_turn, maximise
+from thiele.rules import VGP
+from thiele.search import Search
+
+# Rounds for each step of a quasi-Newton search that the user allows, and the gain, in units of the objective, that
+# `thiele.learn.PATIENCE` of them must bring.
+ROUNDS_FOR_A_STEP, GAIN = 5, 1e-5
+# Sites that do not converge by themselves are moved by half of what the rule asks for.
+CALM = 0.5
+
+
+class Options(NamedTuple):
+    """What `GP.fit` was told about the search."""
+
+    tolerance: float
+    max_steps: int
+    learning_rate: float
+    settle: bool
+    progress: bool | None
+
+
+class Ended(NamedTuple):
+    """How the search went, the log likelihood at its end, and the sites there."""
+
+    learnt: Learnt
+    objective: float
+    found: training.Found
+
+
+def paper(search: Search, options: Options) -> Ended:
+    """One sweep of the sites, one step of Adam, in turn; then sites to convergence, if that is wanted. Those of plain
+    gradients stay where these took them.
+    """
+    steps, progress = options.max_steps, options.progress
+    learnt = climb(search.several, search.start, options.learning_rate, steps=steps, progress=progress)
+    settle = options.settle and not isinstance(search.model.rule, VGP)
+    return Ended(learnt, *(search.at if settle else search.after_a_sweep)(learnt.vector))
+
+
+def best(search: Search, options: Options) -> Ended:
+    """Quasi-Newton steps, with sites that have converged at each.
+
+    Where they do not converge at the starting values, as those of plain gradients or of power EP on a product of latent
+    functions may not, rounds of the paper's schedule come first, in calm steps, for as long as they gain anything; and
+    quasi-Newton steps after them only if the sites converge by then.
+    """
+    rest: dict[str, Any] = {"tolerance": options.tolerance, "max_steps": options.max_steps}
+    rest |= {"progress": options.progress, "begins": lambda: search.settled}
+    learnt = maximise(search.evaluate, search.start, **rest)
+    if learnt.message != UNBEGUN:
+        return Ended(learnt, *search.at(learnt.vector))
+    rounds = Search(_calm(search.model), search.series, search.scales)
+    steps = ROUNDS_FOR_A_STEP * options.max_steps
+    climbed = climb(
+        rounds.several, search.start, options.learning_rate, steps=steps, progress=options.progress, gain=GAIN
+    )
+    search.sites = rounds.sites
+    learnt = maximise(search.evaluate, climbed.vector, **rest) if climbed.converged else climbed
+    if learnt.message == UNBEGUN or not climbed.converged:
+        return Ended(climbed, *rounds.after_a_sweep(climbed.vector))
+    return Ended(in_turn(climbed, learnt), *search.at(learnt.vector))
+
+
+def _calm(model: Any) -> Any:
+    rule = model.rule
+    return (
+        model
+        if isinstance(rule, VGP)
+        else dataclasses.replace(model, rule=dataclasses.replace(rule, step=min(rule.step, CALM)))
+    )
+
+
+SCHEDULES: dict[str, Callable[[Search, Options], Ended]] = {"best": best, "paper": paper}
