@@ -1,6 +1,8 @@
 """What holds for every test."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -17,6 +19,18 @@ def pytest_configure(config):
     if config.getoption("markexpr") == "not slow":
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for the programs that tests start
         jax.config.update("jax_disable_most_optimizations", True)
+        if not hasattr(config, "workerinput"):  # before processes of their own are started, which inherit it
+            _compile_as_the_library_does()
+
+
+def _compile_as_the_library_does():
+    """The option of `thiele.programs.LEAN` for programs that tests compile themselves. A compiler without it ends the
+    process that asks for it.
+    """
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
+    asking = [sys.executable, "-c", "import jax; jax.devices()"]
+    if subprocess.run(asking, env={**os.environ, "XLA_FLAGS": flags}, capture_output=True).returncode == 0:
+        os.environ["XLA_FLAGS"] = flags
 
 
 @pytest.fixture(autouse=True)

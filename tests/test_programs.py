@@ -28,7 +28,20 @@ def test_the_size_of_the_arguments_decides(chosen):
     few, many = np.ones(programs.FEW - 1), np.ones(programs.FEW)
     assert total({"here": few}, 2.0) == 2.0 * (programs.FEW - 1)
     assert total({"here": many}, 2.0) == 2.0 * programs.FEW
-    assert chosen == [{"compiler_options": programs.QUICKLY}, {}]
+    assert chosen == [{"compiler_options": programs.QUICKLY}, {"compiler_options": programs.LEAN}]
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere every program is compiled thoroughly")
+def test_a_program_that_runs_often_is_optimised_however_few_the_data(chosen):
+    assert programs.optimised(lambda x: x + 1.0)(2.0) == 3.0
+    assert chosen == [{"compiler_options": programs.LEAN}]
+
+
+def test_an_option_that_the_compiler_does_not_have_is_left_out(chosen, monkeypatch):
+    monkeypatch.setattr(programs, "LEAN", {"xla_no_such_option": True, **programs.LEAN})
+    assert programs.optimised(lambda x: x + 1.0)(2.0) == 3.0
+    assert not programs.known("xla_no_such_option", True)
+    assert all("xla_no_such_option" not in given.get("compiler_options", {}) for given in chosen)
 
 
 def test_inside_a_program_of_the_caller_its_options_count(chosen):

@@ -191,15 +191,14 @@ def _sweep_to_convergence(
         return (now.residual > tolerance) & (sweeps < max_sweeps) & (step > SMALLEST_STEP)
 
     # Before the first look: the prior, worse than anything, from which `start` is a full step away.
-    none = jax.tree.map(jnp.zeros_like, start)
-    spread = jnp.diagonal(data.prior(chain).var, axis1=-2, axis2=-1)
+    none, prior = jax.tree.map(jnp.zeros_like, start), data.prior(chain)
+    spread = jnp.diagonal(prior.var, axis1=-2, axis2=-1)
     inverse = jnp.where(spread > 0.0, 1.0 / jnp.where(spread > 0.0, spread, 1.0), 0.0)
     hold = Site(none.shift, inverse[..., None] * jnp.eye(spread.shape[-1], dtype=spread.dtype))
-    shapes = jax.eval_shape(look, start)
-    blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    worst = jnp.full_like(blank.energy, -jnp.inf)
-    unknown = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), blank.marginals)
-    before = blank._replace(sites=none, marginals=unknown, target=start, energy=worst, merit=worst, residual=-worst)
+    worst = jnp.full((), -jnp.inf, start.shift.dtype)
+    unknown = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), prior)
+    nothing, no_slack = jnp.zeros((), int), jnp.zeros_like(worst)
+    before = Look(none, unknown, worst, worst, no_slack, start, nothing, -worst)
     now, step, sweeps = lax.while_loop(unfinished, advance, State(before, jnp.ones_like(worst), jnp.array(0)))
     return Inferred(
         now.sites, now.marginals, now.energy, sweeps, now.residual <= tolerance, now.residual, step, now.repaired

@@ -7,7 +7,7 @@ not worth seconds of optimisation, and one that runs for seconds is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, partial, wraps
 from typing import ParamSpec, TypeVar
 
 import equinox as eqx
@@ -21,19 +21,44 @@ R = TypeVar("R")
 
 # So many numbers in the arguments are few: about 3000 data. There a fit gains more from the compiler than it loses.
 FEW = 16_384
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+# The older way of writing loops for a CPU compiles in two thirds of the time and with 300 MB less, into programs that
+# are as fast (benchmarks/results/emitters.txt).
+LEAN = {"xla_cpu_use_fusion_emitters": False}
+QUICKLY = {**LEAN, "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """`eqx.filter_jit`, and for few data on a CPU without the costly optimisations."""
-    quick, thorough = eqx.filter_jit(function, compiler_options=QUICKLY), eqx.filter_jit(function)
+@cache
+def known(name: str, value: bool | int) -> bool:
+    """Whether the compiler that is installed has such an option."""
+    try:
+        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
+def _program(function: Callable[P, R], options: dict[str, bool | int]) -> Callable[[], Callable[P, R]]:
+    """`eqx.filter_jit`, told once it is asked for what the compiler understands of `options`."""
+    return cache(
+        lambda: eqx.filter_jit(function, compiler_options={name: x for name, x in options.items() if known(name, x)})
+    )
+
+
+def compiled(function: Callable[P, R], few: int = FEW) -> Callable[P, R]:
+    """`eqx.filter_jit`, and on a CPU without the costly optimisations for at most `few` numbers in the arguments."""
+    plain, quick, thorough = eqx.filter_jit(function), _program(function, QUICKLY), _program(function, LEAN)
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves = jax.tree.leaves((args, kwargs))
         # Inside a caller's program, where all arithmetic is traced, it is the caller's options that count.
-        traced = any(isinstance(leaf, Tracer) for leaf in (*leaves, jnp.zeros(())))
-        few = sum(np.size(leaf) for leaf in leaves if eqx.is_array_like(leaf)) <= FEW
-        return (quick if few and not traced and jax.default_backend() == "cpu" else thorough)(*args, **kwargs)
+        if jax.default_backend() != "cpu" or any(isinstance(leaf, Tracer) for leaf in (*leaves, jnp.zeros(()))):
+            return plain(*args, **kwargs)
+        size = sum(np.size(leaf) for leaf in leaves if eqx.is_array_like(leaf))
+        return (quick if size <= few else thorough)()(*args, **kwargs)
 
     return run
+
+
+# For a program that runs many times, however few the data.
+optimised = partial(compiled, few=0)

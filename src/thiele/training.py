@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -24,7 +23,7 @@ from thiele.likelihoods import has_gaussian_noise as gaussian_noise
 from thiele.parameters import constrain, log_prior
 from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import scalar_in_double
-from thiele.programs import compiled
+from thiele.programs import compiled, optimised
 from thiele.rules import Site
 from thiele.series import Series
 from thiele.tied import Tied
@@ -144,7 +143,7 @@ class Ran(NamedTuple):
     rows: Rows
 
 
-@eqx.filter_jit
+@optimised
 def rounds(
     model: Any,
     data: Series | Tied,
