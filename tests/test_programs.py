@@ -34,12 +34,12 @@ def test_the_size_of_the_arguments_decides(chosen):
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere every program is compiled thoroughly")
 def test_a_program_that_runs_often_is_optimised_however_few_the_data(chosen):
     assert programs.optimised(lambda x: x + 1.0)(2.0) == 3.0
-    assert chosen == [{"compiler_options": programs.LEAN}]
+    assert chosen == [{"compiler_options": programs.FEW_THREADS}]
 
 
-def test_an_option_that_the_compiler_does_not_have_is_left_out(chosen, monkeypatch):
-    monkeypatch.setattr(programs, "LEAN", {"xla_no_such_option": True, **programs.LEAN})
-    assert programs.optimised(lambda x: x + 1.0)(2.0) == 3.0
+def test_an_option_that_the_compiler_does_not_have_is_left_out(chosen):
+    options = {"xla_no_such_option": True, **programs.LEAN}
+    assert programs.compiled(lambda x: x + 1.0, for_few=options)(2.0) == 3.0
     assert not programs.known("xla_no_such_option", True)
     assert all("xla_no_such_option" not in given.get("compiler_options", {}) for given in chosen)
 

@@ -24,7 +24,9 @@ FEW = 16_384
 # The older way of writing loops for a CPU compiles in two thirds of the time and with 300 MB less, into programs that
 # are as fast (benchmarks/results/emitters.txt).
 LEAN = {"xla_cpu_use_fusion_emitters": False}
-QUICKLY = {**LEAN, "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+# With few data products are small, and sooner done by the thread that asks for them than handed to others.
+FEW_THREADS = {**LEAN, "xla_cpu_multi_thread_eigen": False}
+QUICKLY = {**FEW_THREADS, "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 @cache
@@ -44,9 +46,9 @@ def _program(function: Callable[P, R], options: dict[str, bool | int]) -> Callab
     )
 
 
-def compiled(function: Callable[P, R], few: int = FEW) -> Callable[P, R]:
-    """`eqx.filter_jit`, and on a CPU without the costly optimisations for at most `few` numbers in the arguments."""
-    plain, quick, thorough = eqx.filter_jit(function), _program(function, QUICKLY), _program(function, LEAN)
+def compiled(function: Callable[P, R], for_few: dict[str, bool | int] = QUICKLY) -> Callable[P, R]:
+    """`eqx.filter_jit`, with options of its own for few data on a CPU: without the costly optimisations."""
+    plain, small, large = eqx.filter_jit(function), _program(function, for_few), _program(function, LEAN)
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -55,10 +57,10 @@ def compiled(function: Callable[P, R], few: int = FEW) -> Callable[P, R]:
         if jax.default_backend() != "cpu" or any(isinstance(leaf, Tracer) for leaf in (*leaves, jnp.zeros(()))):
             return plain(*args, **kwargs)
         size = sum(np.size(leaf) for leaf in leaves if eqx.is_array_like(leaf))
-        return (quick if size <= few else thorough)()(*args, **kwargs)
+        return (small if size <= FEW else large)()(*args, **kwargs)
 
     return run
 
 
 # For a program that runs many times, however few the data.
-optimised = partial(compiled, few=0)
+optimised = partial(compiled, for_few=FEW_THREADS)
