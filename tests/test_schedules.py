@@ -79,8 +79,42 @@ def test_sites_that_never_converge_are_learnt_with_in_rounds():
     assert "without a gain" in ended.learnt.message
     assert bool(ended.found.report.unconverged)
     assert best.objective - 1e-2 < ended.objective < best.objective + 1e-6
-    # Halves of the steps that the rule asks for: the second round still gains much.
-    assert ended.learnt.trace.objective[1] - ended.learnt.trace.objective[0] > 1e-3
+
+
+class Blind(Restless):
+    """Sites that do not converge at the start, and no number ever after."""
+
+    asked = 0
+
+    def evaluate(self, scaled):
+        found = super().evaluate(scaled)
+        self.asked += 1
+        return found if self.asked == 1 else found._replace(value=np.nan)
+
+
+def test_what_the_rounds_found_is_kept_where_the_search_cannot_go_on():
+    with jax.enable_x64(True):
+        gp, series, _, _ = model(th.CVI())._prepared(T, Y, {})
+        ended = schedules.best(Blind(gp, series, np.ones(2)), OPTIONS)
+    assert np.isfinite(ended.objective)
+    assert "without a gain" in ended.learnt.message
+    assert len(ended.learnt.trace.objective) > 50
+
+
+def test_rounds_go_half_of_what_the_rule_asks_for_at_most(monkeypatch):
+    steps, plain = [], training.rounds
+
+    def noting(gp, *rest):
+        steps.append(gp.rule.step)
+        return plain(gp, *rest)
+
+    monkeypatch.setattr(training, "rounds", noting)
+    for step, expected in ((1.0, 0.5), (0.2, 0.2)):
+        steps.clear()
+        with jax.enable_x64(True):
+            gp, series, _, _ = model(th.CVI(step=step))._prepared(T, Y, {})
+            schedules.best(Restless(gp, series, np.ones(2)), OPTIONS._replace(max_steps=1))
+        assert set(steps) == {expected}
 
 
 def test_rounds_end_when_they_gain_nothing():

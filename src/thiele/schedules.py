@@ -64,10 +64,12 @@ def best(search: Search, options: Options) -> Ended:
         rounds.several, search.start, options.learning_rate, steps=steps, progress=options.progress, gain=GAIN
     )
     search.sites = rounds.sites
-    learnt = maximise(search.evaluate, climbed.vector, **rest) if climbed.converged else climbed
-    if learnt.message == UNBEGUN or not climbed.converged:
-        return Ended(climbed, *rounds.after_a_sweep(climbed.vector))
-    return Ended(in_turn(climbed, learnt), *search.at(learnt.vector))
+    if climbed.converged:
+        learnt = maximise(search.evaluate, climbed.vector, **rest)
+        # Where it did not begin, or met no number or an interrupt at once, what the rounds have found is kept.
+        if learnt.message != UNBEGUN and len(learnt.trace.objective) > 0:
+            return Ended(in_turn(climbed, learnt), *search.at(learnt.vector))
+    return Ended(climbed, *rounds.after_a_sweep(climbed.vector))
 
 
 def _calm(model: Any) -> Any:
