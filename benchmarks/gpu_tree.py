@@ -67,7 +67,9 @@ def main() -> None:
     print(jax.default_backend(), jax.devices()[0].device_kind, jax.__version__, flush=True)
     ways = {"kernels": one_kernel.walk}
     if options.loops:
-        ways["loops"] = lambda lanes, step, carry, xs, reverse: one_kernel.in_loop(lanes, step, reverse, carry, xs)
+        ways["loops"] = lambda lanes, step, carry, xs, reverse, interleaved: one_kernel.in_loop(
+            lanes, step, reverse, carry, xs, interleaved
+        )
     for way, walk in ways.items():
         one_kernel.walk = walk
         for steps in options.steps:

@@ -1,5 +1,7 @@
 """The layout of a GPU, a tree of short lanes, taken on whatever device the tests have."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -111,6 +113,24 @@ def test_the_kernel_walks_as_the_loop_does(lanes, n, reverse):
     carry, xs = lanes_of_a_recursion(lanes, n)
     by_kernel = one_kernel.in_kernel(lanes, recursion, reverse, carry, xs, interpret=True)
     assert_close(by_kernel, one_kernel.in_loop(lanes, recursion, reverse, carry, xs), 1e-14)
+
+
+@pytest.mark.parametrize(("lanes", "n"), [(70, 350), (70, 347), (5, 5)])
+def test_what_is_kept_for_another_walk_may_lie_step_by_step(lanes, n):
+    carry, xs = lanes_of_a_recursion(lanes, n)
+
+    def there_and_back(walk, interleaved):
+        _, (kept, sums) = walk(lanes, recursion, False, carry, xs, interleaved=interleaved)
+        _, back = walk(lanes, recursion, True, carry, {"u": kept, "v": xs["v"]})
+        return sums.shape, back
+
+    by_kernel = partial(one_kernel.in_kernel, interpret=True)
+    shape, expected = there_and_back(one_kernel.in_loop, False)
+    assert shape == (1, n)
+    for walk in (one_kernel.in_loop, by_kernel):
+        shape, back = there_and_back(walk, True)
+        assert shape == (-(-n // lanes), lanes)
+        assert_close(back, expected, 1e-14)
 
 
 def test_what_is_the_same_in_all_lanes_is_given_once():

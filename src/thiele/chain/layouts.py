@@ -11,15 +11,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from thiele.chain import lanes_of_scalars, matrices, one_kernel
+from thiele.chain import lanes_of_blocks, lanes_of_scalars, matrices, one_kernel
 
 # Written out entry by entry, a step of a larger state takes long to compile and spills out of the cache.
 LARGEST_SCALAR_STATE = 8
 LARGEST_SCALAR_OUTPUT = 2
 # Below this length a user waits for the compiler, not for the loop: one lane of plain matrices compiles soonest.
 SHORTEST_IN_LANES = 4096
-# The same for a kernel of a GPU, which has closed forms for three.
-LARGEST_KERNEL_OUTPUT = 3
+# The same for a kernel of a GPU, and for larger states: more outputs have no closed form.
+LARGEST_CLOSED_FORM = 3
+# Bytes of one matrix of all lanes.
+MOST_IN_CACHE = 220_000
 # Bytes of the predictions that a sweep keeps, to save a second way forward.
 MOST_KEPT = 2**29
 # Steps of a lane of the tree: short lanes fill the device, long ones save levels. Where the boundaries are left to
@@ -47,6 +49,18 @@ class Layout(NamedTuple):
             return one_kernel.walk(self.lanes, step, carry, xs, reverse)
         return self.algebra.walk(step, carry, xs, reverse)
 
+    def there_and_back(
+        self, ahead: Callable[..., Any], back: Callable[..., Any], carry: Any, after: Any, xs: Any
+    ) -> tuple[Any, Any, Any]:
+        """A walk by `ahead`, then one in reverse by `back`, which gets (x, what `ahead` kept there): the two ends, and
+        what `back` keeps.
+        """
+        if self.flat:
+            carry, kept = one_kernel.walk(self.lanes, ahead, carry, xs, False, True)
+        else:
+            carry, kept = self.walk(ahead, carry, xs)
+        return carry, *self.walk(back, after, (xs, kept), reverse=True)
+
     @property
     def batch(self) -> tuple[int, int]:
         """The trailing axes of a chunk."""
@@ -67,6 +81,11 @@ class Layout(NamedTuple):
             return array[0, ..., 0, :n]
         cut = jnp.moveaxis(jnp.moveaxis(array, -1, -2), 0, -2)
         return cut.reshape(*cut.shape[:-3], self.lanes * self.chunks * self.steps)[..., :n]
+
+    @property
+    def in_walk(self) -> bool:
+        """Whether a step is visited while a walk passes it, and not all steps of a chunk at once after it."""
+        return bool(self.flat) or self.algebra is lanes_of_blocks
 
     def keeps(self, d: int, dtype: Any) -> bool:
         """Whether a sweep keeps the predictions of all states. Scalars are made again sooner than they are read."""
@@ -89,21 +108,34 @@ def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Lay
     if lanes is None:
         if backend() != "cpu":
             return tree_layout(n, d, outputs)
-        # More lanes than this spill out of the cache and lengthen the chain on their boundaries.
-        lanes = min(256, max(2, n // 256)) if scalars and n >= SHORTEST_IN_LANES else 1
-    scalars = scalars and lanes > 1
+        lanes = _lanes_for_caches(n, d, outputs, scalars)
+    algebra = matrices
+    if lanes > 1:
+        algebra = lanes_of_scalars if scalars else lanes_of_blocks
     length = -(-n // lanes)
     # A short chain is one chunk: what it would save in memory is not worth a second forward pass.
     steps = length if n < SHORTEST_IN_LANES else 64
-    return Layout(lanes, -(-length // steps), steps, lanes_of_scalars if scalars else matrices)
+    return Layout(lanes, -(-length // steps), steps, algebra)
+
+
+def _lanes_for_caches(n: int, d: int, outputs: int, scalars: bool) -> int:
+    """More lanes than these spill out of the cache and lengthen the chain on their boundaries."""
+    if n < SHORTEST_IN_LANES:
+        return 1
+    if scalars:
+        return min(256, max(2, n // 256))
+    if outputs > LARGEST_CLOSED_FORM or outputs == d:
+        return 1
+    fit = MOST_IN_CACHE // (8 * d**2)
+    return min(32, n // 256, 1 << (fit.bit_length() - 1)) if fit >= 4 else 1
 
 
 def tree_layout(n: int, d: int, outputs: int) -> Layout:
     """Short lanes, many of them, whose boundaries are cut again: few kernels, each of which fills the device."""
-    in_kernel = d <= LARGEST_SCALAR_STATE and outputs <= LARGEST_KERNEL_OUTPUT
+    in_kernel = d <= LARGEST_SCALAR_STATE and outputs <= LARGEST_CLOSED_FORM
     most = STEPS_OF_MATRICES
     if in_kernel:
-        most = STEPS_IN_KERNEL if d <= LARGEST_KERNEL_OUTPUT else STEPS_BELOW_MATRICES
+        most = STEPS_IN_KERNEL if d <= LARGEST_CLOSED_FORM else STEPS_BELOW_MATRICES
     # Lanes of equal length: of 17 states, two lanes of 9 and not of 16.
     lanes = -(-n // most)
     steps = math.ceil(n / lanes)

@@ -1,6 +1,6 @@
 """Linear algebra with ordinary arrays: the number system for large states, and for one lane.
 
-`mul`, `add`, … here and in `lanes_of_scalars` have the same names and meaning, so that the recursions are written once.
+`mul`, `add`, … here and for lanes have the same names and meaning, so that the recursions are written once.
 They are of one matrix; a chunk has its axes (steps, lanes) in front, where batches of products have theirs: `unpack`
 puts them there and `pack` puts them back.
 """
@@ -44,6 +44,11 @@ def _blocks_times(X: Blocks, Y: Array) -> Array:
         parts.append((stack @ rows).reshape(g * b, -1))
         start += g * b
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
+
+
+def mul_within(X: Array, Y: Array, like: Matrix) -> Array:
+    """X Y, of which only what lies where `like` has its blocks is asked for: all of it is one product."""
+    return X @ Y
 
 
 def transpose(X: Matrix) -> Matrix:

@@ -1,7 +1,7 @@
-r"""One step of each recursion on a chain, in matrix notation, for either number system.
+r"""One step of each recursion on a chain, in matrix notation, for every number system.
 
-`alg` is `matrices` or `lanes_of_scalars`. Vectors are matrices with one column. At a state with prediction N(m, P) and
-information (Λ, h, c) on f = H x, write G = H P Hᵀ, v = c − H m, B = (I + Λ G)⁻¹; then
+`alg` is `matrices`, `lanes_of_scalars` or `lanes_of_blocks`. Vectors are matrices with one column. At a state with
+prediction N(m, P) and information (Λ, h, c) on f = H x, write G = H P Hᵀ, v = c − H m, B = (I + Λ G)⁻¹; then
 
     M = B Λ,   ξ = M v + B h,        filtered: m + P Hᵀ ξ,   P − P Hᵀ M H P
     log of the factor: −½ log det(I + Λ G) − ½ vᵀ M v + hᵀ (H m + G Λ-terms)
@@ -130,21 +130,20 @@ def forward(alg: ModuleType, H: Matrix, state: Filter, start: Map | None, step: 
 def backward(alg: ModuleType, H: Matrix, after: Backward, step: Step, p: Matrix, gain: Gain) -> Backward:
     """Carry information from the next state's prediction to this one's, adding this state's own.
 
-    With closed-loop E = I − Hᵀ M pᵀ: r = Hᵀ ξ + E Aᵀ r',  N = Hᵀ M H + E Aᵀ N' A Eᵀ.
+    With closed-loop E = I − Hᵀ M pᵀ: r = Hᵀ ξ + E Aᵀ r',  N = Hᵀ M H + E Aᵀ N' A Eᵀ. Multiplied out, with u = Aᵀ N' A p
+    and V = M uᵀ − ½ (M + M pᵀ u M) H, that is N = Aᵀ N' A − Hᵀ V − Vᵀ H: two products with blocks, the rest is thin.
     """
     H = emission(alg, H, step)
     At = alg.transpose(step.A)
     Ht = alg.transpose(H)
     r = alg.mul(At, after.r)
     N = alg.congruence(At, after.N)
-    pN = alg.transpose(alg.mul(At, alg.mul(after.N, alg.mul(step.A, p))))
-    MpN = alg.mul(gain.M, pN)
-    correction = alg.mul(Ht, MpN)
-    MpNpM = alg.congruence(gain.M, alg.symmetric(alg.mul(pN, p)))
-    N = alg.sub(alg.sub(N, correction), alg.transpose(correction))
-    N = alg.add(N, alg.congruence(Ht, alg.add(gain.M, MpNpM)))
+    ut = alg.transpose(alg.mul(At, alg.mul(after.N, alg.mul(step.A, p))))
+    own = alg.add(gain.M, alg.congruence(gain.M, alg.symmetric(alg.mul(ut, p))))
+    V = alg.sub(alg.mul(gain.M, ut), alg.mul(alg.scale(0.5, own), H))
+    HtV = alg.mul(Ht, V)
     xi = alg.sub(gain.xi, alg.mul(gain.M, alg.mul(alg.transpose(p), r)))
-    return Backward(alg.add(r, alg.mul(Ht, xi)), alg.symmetric(N))
+    return Backward(alg.add(r, alg.mul(Ht, xi)), alg.symmetric(alg.sub(alg.sub(N, HtV), alg.transpose(HtV))))
 
 
 class Loop(NamedTuple):

@@ -82,7 +82,7 @@ def _find_ends(chain: Chain, problem: Problem) -> Ends:
     def around(visit: Visit) -> tuple[Any, ...]:
         return visit.before.m, alg.fold(visit.before.P), visit.after.r, alg.fold(visit.after.N)
 
-    _, seen, _ = _visit_flat(upper, *_find_ends(chain, upper), upper.piece(), around)
+    _, seen, _ = _visit_in_walk(upper, *_find_ends(chain, upper), upper.piece(), around)
     m, P, r, N = jax.tree.map(lambda x: x[0], seen)
     p = alg.mul(alg.unfold(P), alg.transpose(H)) if problem.pieces.mix is None else None
     return Ends(Filter(m, P, p, jnp.zeros(1, dtype)), Backward(r, N))
@@ -131,15 +131,17 @@ def _visit(
     problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
 ) -> tuple[Backward, Any, Filter]:
     """One chunk forward and backward, from what precedes it and what follows it."""
+    if problem.layout.in_walk:
+        return _visit_in_walk(problem, head, after, piece, at_one_step)
     last, before = _ahead(problem, head, piece)
     return *_back(problem, before, after, piece, at_one_step), last
 
 
-def _visit_flat(
+def _visit_in_walk(
     problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
 ) -> tuple[Backward, Any, Filter]:
-    """`_visit` where a walk is one kernel, which waits for memory: only m and P are kept on the way forward, and on the
-    way back only what is asked for.
+    """`_visit` where a walk waits for memory: only m and P are kept on the way forward, and on the way back only what
+    is asked for.
     """
     layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
     step, back = filter_step(problem), _back_step(problem)
@@ -156,9 +158,7 @@ def _visit_flat(
         visit = Visit(row, Filter(m, P, p, found.log), found, after._replace(N=alg.unfold(after.N)))
         return moved, at_one_step(visit)
 
-    steps = problem.chunk(piece)
-    last, kept = layout.walk(keep, head, steps)
-    after, found = layout.walk(back_from, after, (steps, kept), reverse=True)
+    last, after, found = layout.there_and_back(keep, back_from, head, after, problem.chunk(piece))
     return after, found, last
 
 
@@ -176,8 +176,8 @@ def sweep(chain: Chain, problem: Problem, emit: Emit) -> Swept:
     layout, alg = problem.layout, problem.layout.algebra
     start, end = _find_ends(chain, problem)
     if layout.chunks == 1:
-        one, visit = problem.piece(), _visit_flat if layout.flat else _visit
-        first, found, last = visit(problem, start, end, one, emit.at_one_step)
+        one = problem.piece()
+        first, found, last = _visit(problem, start, end, one, emit.at_one_step)
         results, totals = emit.gather(one, found)
         results = jax.tree.map(lambda x: x[None], results)
     else:
@@ -200,8 +200,10 @@ def _sweep_chunks(problem: Problem, start: Filter, end: Backward, emit: Emit) ->
         return layout.walk(step, carry, problem.chunk(piece))[0], carry
 
     def back(after: Backward, piece: Pieces, seen: Filter) -> tuple[Backward, Any, Any]:
-        before = seen if kept else _ahead(problem, seen, piece)[1]
-        after, found = _back(problem, before, after, piece, emit.at_one_step)
+        if kept:
+            after, found = _back(problem, seen, after, piece, emit.at_one_step)
+        else:
+            after, found, _ = _visit(problem, seen, after, piece, emit.at_one_step)
         return after, *emit.gather(piece, found)
 
     def back_to_previous(carry: tuple[Backward, Any], x: tuple[Pieces, Filter]) -> tuple[tuple[Backward, Any], Any]:
