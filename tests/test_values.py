@@ -1,9 +1,13 @@
 """Inducing values: the sparse GP of the textbooks, against its closed form."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import thiele as th
+from thiele.inference import ascend, begin_ascent
+from thiele.rules import VGP, Site
 
 T = np.sort(np.random.default_rng(1).uniform(0.0, 10.0, 25))
 Y = np.sin(T) + 0.2 * np.random.default_rng(2).standard_normal(T.size)
@@ -58,3 +62,14 @@ def test_states_tell_more_than_values_at_the_same_times(fit):
 def test_components_need_states(fit):
     with pytest.raises(ValueError, match="components need inducing states"):
         fit.components(NEW)
+
+
+@pytest.mark.parametrize(("sites", "columns", "share"), [(1, 6, 1.0), (1, 200, 0.2), (7, 200, 1.0)])
+def test_a_root_that_all_data_share_moves_by_its_norm(sites, columns, share):
+    with jax.enable_x64(True):
+        start = begin_ascent(VGP(step=0.1), Site(jnp.zeros((sites, columns)), jnp.zeros((sites, columns, columns))))
+        slope = jax.tree.map(jnp.ones_like, start.factors)
+        moved = ascend(VGP(step=0.1), start, slope)
+        change = jax.tree.map(jnp.subtract, moved.factors, start.factors)
+    np.testing.assert_allclose(change.shift, 0.1, rtol=1e-6)
+    np.testing.assert_allclose(change.root, 0.1 * share, rtol=1e-6)

@@ -11,6 +11,7 @@ deviations. It does not shrink when the step does, so a small step is never mist
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -36,6 +37,8 @@ STARTS = 12
 # The baseline by gradients has no residual; it has converged when this many steps in a row gain nothing. Near the
 # optimum the first steps of Adam lead away from it, and fewer would take that for the end.
 PATIENCE = 60
+# Columns of a root whose every entry Adam moves by its whole step.
+LARGEST_ROOT_AT_REST = 8
 
 
 class Inferred(NamedTuple):
@@ -252,7 +255,16 @@ def ascend(rule: VGP, at: Ascent, slope: Factors) -> Ascent:
     """One step of Adam along the ELBO's `slope` in the free parameters."""
     downhill = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), -g, 0.0), slope)
     change, memory = optax.adam(rule.step).update(downhill, at.memory)
-    return Ascent(optax.apply_updates(at.factors, change), memory)
+    share = Factors(1.0, _share_of_root(at.factors))
+    return Ascent(optax.apply_updates(at.factors, jax.tree.map(jnp.multiply, change, share)), memory)
+
+
+def _share_of_root(factors: Factors) -> float:
+    """Adam moves every entry alike, and so the norm of a root of D columns by √D times as much. The root that all data
+    share, of inducing values, has hundreds, and would not come to rest.
+    """
+    sites, columns = factors.root.shape[0], factors.root.shape[-1]
+    return min(1.0, math.sqrt(LARGEST_ROOT_AT_REST / columns)) if sites == 1 else 1.0
 
 
 def _ascend(
