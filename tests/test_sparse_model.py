@@ -207,3 +207,12 @@ def test_bad_settings_of_inducing_are_refused_by_name(options, error, words):
 def test_traced_data_are_refused_where_there_are_inducing_times():
     with pytest.raises(TypeError, match="must be concrete with inducing times"):
         jax.grad(lambda t: model().log_likelihood(t, Y))(jnp.asarray(T))
+
+
+def test_with_gaussian_noise_both_linearisations_are_the_datum_itself():
+    values = np.sin(T) + 0.3 * RNG.normal(size=T.size)
+    made = [th.GP(KERNEL, th.Gaussian(0.1), rule=rule(), inducing=Z).condition(T, values) for rule in (th.EKS, th.PL)]
+    (extended, objective), (linearised, same) = ((fit.predict(NEW), fit.objective) for fit in made)
+    np.testing.assert_allclose(objective, same, rtol=1e-12)
+    np.testing.assert_allclose(extended.mean, linearised.mean, rtol=1e-12)
+    np.testing.assert_allclose(extended.var, linearised.var, rtol=1e-12)
