@@ -12,6 +12,7 @@ from experiments.markdown import markdown
 
 # Schedules that look for the best model rather than for the paper's numbers.
 LOOKING = ("best", "map")
+VERDICTS = (*MATCHES, "better", "worse")
 BEST_COLUMNS = (
     *("task", "method", "schedule", "folds", "NLPD", "s.e.", "seconds a run"),
     *("best sparse in print", "as good", "best full in print", "as good"),
@@ -39,10 +40,24 @@ def _pair(cell: Cell | None, task: str, method: str) -> str:
 
 def agreement(schedule: str, found: Sequence[Cell]) -> str:
     """How many cells of the paper were run under a schedule, and how they compare; those that do not agree by name."""
-    beside = [cell for cell in found if cell.schedule == schedule and cell.printed is not None]
+    return _compared(schedule, [cell for cell in found if cell.schedule == schedule and cell.printed is not None])
+
+
+def in_all(found: Sequence[Cell]) -> str:
+    """The same where each cell has its nearest schedule: what is left to be explained, and what was not run at all."""
+    nearest: dict[tuple[str, str], Cell] = {}
+    for cell in sorted(found, key=lambda cell: VERDICTS.index(cell.verdict) if cell.printed is not None else 0):
+        if cell.printed is not None:
+            nearest.setdefault((cell.task, cell.method), cell)
+    missing = [" ".join(key) for key in paper.NLPD if key not in nearest]
+    rest = [f"without a run: {', '.join(missing)}."] if missing else []
+    return "\n".join([_compared("nearest schedule", list(nearest.values())), *rest])
+
+
+def _compared(name: str, beside: Sequence[Cell]) -> str:
     count = Counter(cell.verdict for cell in beside)
-    verdicts = ", ".join(f"{count[v]} {v}" for v in (*MATCHES, "better", "worse"))
-    lines = [f"{schedule}: {len(beside)} of the paper's {len(paper.NLPD)} cells were run: {verdicts}."]
+    verdicts = ", ".join(f"{count[v]} {v}" for v in VERDICTS)
+    lines = [f"{name}: {len(beside)} of the paper's {len(paper.NLPD)} cells were run: {verdicts}."]
     for verdict in ("better", "worse"):
         names = [f"{c.task} {c.method} {_signed(c)}" for c in beside if c.verdict == verdict]
         lines += [f"{verdict}: {', '.join(names)}."] if names else []
@@ -96,4 +111,5 @@ def summary(records: Iterable[dict[str, Any]]) -> str:
     found = cells(records)
     schedules = sorted({cell.schedule for cell in found})
     parts = [f"{layout(schedule, found)}\n\n{agreement(schedule, found)}" for schedule in schedules]
-    return "\n\n".join([*parts, f"The best of each task, looking under {' and '.join(LOOKING)}:", best_table(found)])
+    looking = f"The best of each task, looking under {' and '.join(LOOKING)}:"
+    return "\n\n".join([*parts, in_all(found), looking, best_table(found)])

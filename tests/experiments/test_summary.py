@@ -6,7 +6,7 @@ from experiments import __main__ as program
 from experiments import paper, store
 from experiments.cells import cells
 from experiments.methods import runs_as
-from experiments.summary import agreement, as_good, best_cells, best_table, layout, summary
+from experiments.summary import agreement, as_good, best_cells, best_table, in_all, layout, summary
 
 
 def records(task, method, nlpd, schedule="best", folds=10):
@@ -55,6 +55,26 @@ def test_cells_are_counted_by_verdict_and_those_that_do_not_agree_are_named():
         "better: audio sparse-PEP(1) -0.174 (1 of 10 folds).",
         "worse: coal S2VGP +0.063.",
     ]
+
+
+def test_each_cell_is_compared_under_its_nearest_schedule_and_what_was_not_run_is_named():
+    found = cells(
+        [
+            *records("coal", "full-CVI", 0.95),
+            *records("coal", "full-CVI", 0.925, schedule="paper"),
+            *records("coal", "S2VGP", 1.0),
+            *records("coal", "S2VGP", 1.1, schedule="paper"),
+            *records("airline", "S2VGP", 0.1),
+        ]
+    )
+    first, worse, missing = in_all(found).splitlines()
+    assert first.startswith(
+        "nearest schedule: 2 of the paper's 92 cells were run: 1 within 0.01, 0 within s.e., 0 better"
+    )
+    assert worse == "worse: coal S2VGP +0.063."
+    assert missing.startswith("without a run: ")
+    assert missing.count(",") == 89
+    assert "coal full-CVI" not in missing
 
 
 def test_the_best_of_a_task_is_over_the_most_folds_and_never_of_the_papers_schedule():
