@@ -148,3 +148,15 @@ def test_a_search_that_may_not_begin_says_so_and_another_goes_on_from_there():
     assert len(both.trace.objective) == 1 + len(second.trace.objective)
     assert both.trace.sweeps[-1] == 3 + second.trace.sweeps[-1]
     assert np.all(np.diff(both.trace.seconds) >= 0.0)
+
+
+def test_rounds_end_at_the_best_state_that_they_began_with():
+    with jax.enable_x64(True):
+        gp, series, _, _ = model(th.VGP(step=3.0))._prepared(T, Y, {})
+        ended = schedules.best(Restless(gp, series, np.ones(2)), OPTIONS._replace(max_steps=5, learning_rate=2.0))
+        at = training.setting(constrain(gp, jnp.asarray(ended.learnt.vector)), series)
+        np.testing.assert_allclose(ended.objective, energy(gp.rule, *at, ended.found.sites), rtol=1e-9)
+    values = ended.learnt.trace.objective
+    began = values[:: training.MOST_ROUNDS]
+    assert ended.objective > np.max(began) - 1e-9
+    assert np.max(began) > values[-1] + 0.1

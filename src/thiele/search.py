@@ -105,11 +105,15 @@ class Search:
         sites = before if isinstance(self.model.rule, VGP) and before is not None else self.sites
         return value, training.Found(sites_of(sites), None, report)
 
-    def several(self, scaled: np.ndarray, memory: Any, learning_rate: float, most: int) -> Rounds:
-        """Steps of the paper's schedule, as many in one program as few data make worth while."""
+    def begin(self, scaled: np.ndarray) -> None:
+        """Sites to start from, unless there are some."""
         self._vector(scaled)
         if self.sites is None:
             self.sites = training.begin(self.model, self.data)
+
+    def several(self, scaled: np.ndarray, memory: Any, learning_rate: float, most: int) -> Rounds:
+        """Steps of the paper's schedule, as many in one program as few data make worth while."""
+        self.begin(scaled)
         data, together = self.data, min(training.MOST_ROUNDS, DATA_IN_A_PROGRAM // self.series.y.shape[0])
         alone = together <= 1 or self.moving or self.batch_size is not None  # the last two: other data at every step
         if self.batch_size is not None and isinstance(data, Tied):
