@@ -9,6 +9,7 @@ from tests.likelihoods.registry import LIKELIHOODS, jit
 from tests.rules.registry import NO_FIXED_POINT, RULES, problem
 from tests.test_energies import as_given, exact_log_likelihood
 from thiele import dense_sites as dense
+from thiele import inference
 from thiele import kernels as kn
 from thiele import likelihoods as th
 from thiele.energies import energy, observed
@@ -127,6 +128,20 @@ def test_plain_gradients_reach_what_natural_gradients_reach():
     np.testing.assert_allclose(vgp.energy, cvi.energy, atol=1e-4)
     assert vgp.energy <= cvi.energy + 1e-9
     assert vgp.sweeps > 10 * cvi.sweeps
+
+
+def test_slow_changes_are_gone_through_several_at_a_time(monkeypatch):
+    p = problem("student-t")
+    run = lambda rule: jit(lambda: infer(rule, p.likelihood, p.chain(), p.data, tolerance=1e-9))()  # noqa: E731
+    far, calm = run(CVI()), run(CVI(step=0.9))
+    monkeypatch.setattr(inference, "FARTHEST", 1.0)
+    near, as_calm = run(CVI()), run(CVI(step=0.9))
+    assert far.sweeps < near.sweeps
+    np.testing.assert_allclose(far.energy, near.energy, rtol=1e-12)
+    for a, b in zip(far.sites, near.sites, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-7)
+    # A step below 1 is asked for to be calm, and never exceeded.
+    assert calm.sweeps == as_calm.sweeps
 
 
 def test_laplace_finds_the_mode():
