@@ -132,9 +132,9 @@ def infer(
 
     A step that makes things worse, or gives a number that is not finite, is taken back and halved: for CVI the ELBO
     never falls, for Laplace log p(y, f) never does, while no site is repaired, and for the others the residual may not
-    jump. After a good step the next is sized by Aitken's secant rule, so that oscillations die out and changes that shrink
-    slowly are gone through several at a time. A pure function to `jit`; `tolerance` and `max_sweeps` may be traced. For
-    `VGP` the tolerance is on the relative gain of the ELBO.
+    jump. After a good step the next is sized by Aitken's secant rule, so that oscillations die out and changes that
+    shrink slowly are gone through several at a time. A pure function to `jit`; `tolerance` and `max_sweeps` may be
+    traced. For `VGP` the tolerance is on the relative gain of the ELBO.
     """
     if sites is None:
         sites = initial_sites(likelihood, chain, data)
