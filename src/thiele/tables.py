@@ -56,6 +56,14 @@ def as_table(stack: Stack) -> Table:
     return table([[stack[:, i, j] for j in range(stack.shape[2])] for i in range(stack.shape[1])])
 
 
+def in_form_of(like: Stack, blocks: Float[Array, "count dim dim *times"]) -> Stack:
+    """`blocks` as an array or as a table, whichever `like` is; a table has its structural zeros."""
+    if not isinstance(like, tuple):
+        return blocks
+    rows = enumerate(like)
+    return table([[None if e is None else blocks[:, i, j] for j, e in enumerate(row)] for i, row in rows])
+
+
 def scale(factor: Float[Array, "..."], a: Table) -> Table:
     """Every entry times `factor`."""
     return table([[None if e is None else factor * e for e in row] for row in a])

@@ -18,7 +18,7 @@ from jaxtyping import Array
 
 from thiele.chain import lanes_of_scalars, matrices
 from thiele.chain.types import Blocks
-from thiele.tables import as_array, size, table
+from thiele.tables import as_array, in_form_of, size
 
 Stacks = tuple[Array, ...]
 Matrix = Array | Stacks | np.ndarray
@@ -173,15 +173,8 @@ def pack(X: Array, shape: tuple[int, int], batch: tuple[int, ...]) -> Array:
 def pack_blocks(X: Matrix, like: Blocks) -> Blocks:
     """The blocks of X, of a chunk, that lie where `like` has its own, in the same form."""
     stacks = X if isinstance(X, tuple) else _on_diagonal(X, like)
-    out = []
-    for stack, form in zip(stacks, like, strict=True):
-        blocks = jnp.moveaxis(stack, 0, -2)
-        if isinstance(form, tuple):
-            rows = enumerate(form)
-            out.append(table([[None if e is None else blocks[:, i, j] for j, e in enumerate(row)] for i, row in rows]))
-        else:
-            out.append(blocks)
-    return tuple(out)
+    pairs = zip(like, stacks, strict=True)
+    return tuple(in_form_of(form, jnp.moveaxis(stack, 0, -2)) for form, stack in pairs)
 
 
 def _on_diagonal(X: Array, like: Blocks) -> Stacks:

@@ -18,7 +18,7 @@ from jax.scipy.linalg import lu_factor, lu_solve
 from jaxtyping import Array
 
 from thiele.chain.types import Blocks
-from thiele.tables import as_array, size, table
+from thiele.tables import as_array, in_form_of, size
 
 Matrix = Array | Blocks
 
@@ -148,11 +148,7 @@ def pack_blocks(X: Array, like: Blocks) -> Blocks:
         g, b = size(stack)
         places = start + np.arange(g * b).reshape(g, b)
         blocks = jnp.moveaxis(X[..., places[:, :, None], places[:, None, :]], (-3, -2, -1), (0, 1, 2))
-        if isinstance(stack, tuple):
-            rows = enumerate(stack)
-            out.append(table([[None if e is None else blocks[:, i, j] for j, e in enumerate(row)] for i, row in rows]))
-        else:
-            out.append(blocks)
+        out.append(in_form_of(stack, blocks))
         start += g * b
     return tuple(out)
 
