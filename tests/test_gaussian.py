@@ -52,7 +52,8 @@ def test_every_kernel_agrees_with_dense_algebra(name):
 @pytest.fixture
 def in_lanes(monkeypatch):
     """Make even a short series run in lanes."""
-    monkeypatch.setattr(layouts, "SHORTEST_IN_LANES", 2)
+    monkeypatch.setattr(layouts, "SHORTEST_IN_LANES_OF_SCALARS", 2)
+    monkeypatch.setattr(layouts, "_lanes_for_caches", lambda *_: 2)
     jax.clear_caches()
     yield
     jax.clear_caches()

@@ -16,6 +16,7 @@ ROOMS = (
     "durations",
     "parameters",
     "priors",
+    "small",
     "tables",
     "sde",
     "spatial",

@@ -39,7 +39,11 @@ class Mixture(NamedTuple):
     w: Float[Array, "n L G"]
     nu: Float[Array, "n L"]
     slots: Slots
-    H: np.ndarray
+
+    @property
+    def emission(self) -> np.ndarray:
+        """H of the functions that are mixed: the chain's own, and not a leaf, which a transformation would trace."""
+        return self.chain.moves.sde.H  # pyright: ignore[reportAttributeAccessIssue] - made by `prior_chain`
 
     def information(self, sites: Site, mask: Bool[Array, " n"]) -> Information:
         """The sites of observed data, as the chain takes them."""
@@ -48,19 +52,19 @@ class Mixture(NamedTuple):
         S, p, L, G = w.shape
         if self._summed:
             J = jnp.einsum("splg,splm,spmh->ghs", w, precision, w)
-            return Information(J, jnp.einsum("splg,spl->gs", w, shift), H=self.H)
+            return Information(J, jnp.einsum("splg,spl->gs", w, shift), H=self.emission)
         apart = jnp.einsum("splm,pq->splqm", precision, jnp.eye(p, dtype=w.dtype)).reshape(S, p * L, p * L)
         return Information(
             jnp.moveaxis(apart, 0, -1),
             shift.reshape(S, p * L).T,
-            H=self.H,
+            H=self.emission,
             mix=jnp.moveaxis(w.reshape(S, p * L, G), 0, -1),
         )
 
     def prior(self) -> MixedMarginal:
         """The prior of a_n of all data."""
         P = prior_covariances(self.chain, self.slots.row.shape[0])[..., self.slots.step]
-        of_g = jnp.einsum("gi,ijn,hj->ngh", self.H, P, self.H)
+        of_g = jnp.einsum("gi,ijn,hj->ngh", self.emission, P, self.emission)
         cross = jnp.einsum("ngh,nlh->ngl", of_g, self.w)
         var, nothing = jnp.einsum("nlg,ngm->nlm", self.w, cross), jnp.zeros(cross.shape[:2], cross.dtype)
         return MixedMarginal(jnp.zeros(var.shape[:2], var.dtype), var, nothing, cross)
@@ -125,4 +129,4 @@ def mixture(kernel: AbstractKernel, t: Float[Array, " n"], r: Float[Array, "n D"
     """The chain of a kernel in space on the times of some data."""
     sde = kernel.sde()
     w, nu = mixing(kernel, t, r)
-    return Mixture(prior_chain(sde, jnp.asarray(slots.time), slots.repeated), w, nu, slots, sde.H)
+    return Mixture(prior_chain(sde, jnp.asarray(slots.time), slots.repeated), w, nu, slots)

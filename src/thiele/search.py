@@ -24,7 +24,7 @@ from thiele.tied import Tied
 # A distance from the best so far, in units of it, that is not believed unless the sites have converged.
 IMPLAUSIBLE = 1.0
 # With few data a step takes less time than the host does to ask for the next: so many are visited before it is asked.
-DATA_IN_A_PROGRAM = 2**12
+DATA_IN_A_PROGRAM = 16_384
 
 
 def tied(model: Any, data: Series) -> Series | Tied:

@@ -83,7 +83,7 @@ def test_draws_share_their_covariances(case, form):
     chain, info = build(case)
 
     def found(shift):
-        return posterior(chain, info._replace(shift=shift), 1, form)[0]
+        return posterior(chain, info._replace(shift=shift), 1, form, mapped=True)[0]
 
     # An output that is not mapped over must not depend on the draw, or this raises.
     shared = Posterior(m=0, P=None, r=0, N=None, r0=0, N0=None)

@@ -45,16 +45,22 @@ def log_normaliser(
 
 
 def posterior(
-    chain: Chain, info: Information, lanes: int | None = None, form: Form | None = None, *, held: bool = False
+    chain: Chain,
+    info: Information,
+    lanes: int | None = None,
+    form: Form | None = None,
+    *,
+    held: bool = False,
+    mapped: bool = False,
 ) -> tuple[Posterior, Float[Array, ""]]:
     """The posterior at every state, and the log-normaliser. `held`: only the latter has a derivative, which keeps no
-    tape and costs no further pass.
+    tape and costs no further pass. `mapped`: under `vmap` over shifts or centres all share their covariances.
     """
     if choose_form(chain, form, info) == "square_root":
         return _held(square_root.posterior(chain, info), held)
     if whole_states.applies(chain, info, lanes):
-        return (whole_states.held_posterior if held else whole_states.posterior)(chain, info)
-    found, log = smoothing.posterior(chain, info, lanes)
+        return whole_states.held_posterior(chain, info) if held else whole_states.posterior(chain, info, mapped)
+    found, log = smoothing.posterior(chain, info, lanes, mapped)
     return (lax.stop_gradient(found), normaliser.log_normaliser(chain, info, lanes)) if held else (found, log)
 
 

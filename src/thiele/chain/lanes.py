@@ -66,7 +66,7 @@ class Problem(NamedTuple):
         )
 
     def _prepare(self, inputs: Any) -> Any:
-        if self.layout.tree:
+        if self.layout.tree or self.layout.lanes == 1:
             return self.moves.prepare(inputs)
         rows = jax.tree.map(lambda x: jnp.moveaxis(x, -2, 0), inputs)
         # A loop of its own: what leaves it is stored, where the compiler would otherwise compute it in every use.
@@ -85,10 +85,6 @@ class Problem(NamedTuple):
 
     def emission(self) -> Any:
         """H as the number system writes it."""
-        if self.layout.flat:
-            # Numbers, not arrays: a kernel captures none.
-            H = self.H.astype(self.dtype)
-            return {(int(i), int(j)): H[i, j] for i, j in np.argwhere(H)}
         return self.layout.algebra.selection(self.H, self.dtype)
 
     def filter_from(self, m: Array, P: Array) -> Filter:

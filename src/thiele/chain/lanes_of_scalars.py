@@ -35,8 +35,9 @@ def mul(X: Matrix, Y: Matrix) -> Matrix:
 
 
 def mul_within(X: Matrix, Y: Matrix, like: Matrix) -> Matrix:
-    """X Y, of which only what lies where `like` has entries is asked for: the compiler leaves out the rest."""
-    return mul(X, Y)
+    """The entries of X Y that lie where `like` has its own."""
+    found = mul(X, Y)
+    return {key: found[key] for key in like if key in found}
 
 
 def _accumulate(out: Matrix, key: tuple[int, int], term: Array) -> None:
@@ -175,8 +176,9 @@ def scalar(X: Matrix) -> Array | float:
 
 
 def selection(H: np.ndarray, dtype: jnp.dtype) -> Matrix:
-    """The emission matrix as this number system writes it."""
-    return {(int(i), int(j)): jnp.asarray(H[i, j], dtype) for i, j in np.argwhere(H)}
+    """The emission matrix as this number system writes it: numbers, not arrays, of which a kernel captures none."""
+    H = np.asarray(H, dtype)
+    return {(int(i), int(j)): H[i, j] for i, j in np.argwhere(H)}
 
 
 def unpack(array: Array | Blocks | None) -> Matrix | None:
@@ -211,15 +213,11 @@ def pack(X: Matrix, shape: tuple[int, int], batch: tuple[int, ...]) -> Array:
 
 def pack_blocks(X: Matrix, like: Blocks) -> Blocks:
     """The blocks of X that lie where `like` has its own, in the same form."""
-    keys = iter([key for key, _ in _entries(like)])
-    out = []
+    entries, out = _entries(like), []
     for stack in like:
         g, b = size(stack)
-        rows = [[jnp.stack([X[next(keys)] for _ in range(g)]) for _ in range(b)] for _ in range(b)]
-        if isinstance(stack, tuple):
-            rows = [
-                [None if e is None else x for x, e in zip(*both, strict=True)] for both in zip(rows, stack, strict=True)
-            ]
+        found = [[[next(entries) for _ in range(g)] for _ in range(b)] for _ in range(b)]
+        rows = [[None if x[0][1] is None else jnp.stack([X[key] for key, _ in x]) for x in row] for row in found]
         out.append(table(rows) if isinstance(stack, tuple) else as_array(table(rows)))
     return tuple(out)
 
@@ -246,4 +244,9 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def walk(step: Callable[..., Any], carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
     """`jax.lax.scan` along the last but one axis of `xs`, in every lane of the last axis."""
-    return jax.lax.scan(step, carry, jax.tree.map(lambda x: jnp.moveaxis(x, -2, 0), xs), reverse=reverse)
+    return jax.lax.scan(step, carry, by_step(xs), reverse=reverse)
+
+
+def by_step(xs: Any) -> Any:
+    """The steps first, as loops go along them."""
+    return jax.tree.map(lambda x: jnp.moveaxis(x, -2, 0), xs)

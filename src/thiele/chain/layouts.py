@@ -11,13 +11,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from thiele.chain import lanes_of_blocks, lanes_of_scalars, matrices, one_kernel
+from thiele.chain import lanes_of_blocks, lanes_of_scalars, matrices, one_function, one_kernel
 
 # Written out entry by entry, a step of a larger state takes long to compile and spills out of the cache.
 LARGEST_SCALAR_STATE = 8
+LARGEST_SCALAR_STATE_OF_FEW = 6
 LARGEST_SCALAR_OUTPUT = 2
-# Below this length a user waits for the compiler, not for the loop: one lane of plain matrices compiles soonest.
+# Below this length a user waits for the compiler, not for the loop: one lane compiles soonest.
 SHORTEST_IN_LANES = 4096
+# A lane of scalars is one function: the chain must be long before many at once save more than their boundaries cost.
+SHORTEST_IN_LANES_OF_SCALARS = 32_768
 # The same for a kernel of a GPU, and for larger states: more outputs have no closed form.
 LARGEST_CLOSED_FORM = 3
 # Bytes of one matrix of all lanes.
@@ -33,7 +36,8 @@ class Layout(NamedTuple):
     """How many lanes, chunks in a lane and steps in a chunk, and the number system.
 
     `tree`: one chunk a lane, and the chain on the lanes' boundaries is cut again, until it is short. `flat`: the length
-    of a chain that is left as it lies in memory, for kernels that find their lanes in it; else None.
+    of a chain that is left as it lies in memory, for kernels that find their lanes in it; else None. `mapped`: many
+    chains at once share what is the same in all of them, which one array of everything would not.
     """
 
     lanes: int
@@ -42,11 +46,14 @@ class Layout(NamedTuple):
     algebra: ModuleType
     tree: bool = False
     flat: int | None = None
+    mapped: bool = False
 
     def walk(self, step: Callable[..., Any], carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
         """`jax.lax.scan` along the steps of a chunk, in all lanes."""
         if self.flat:
             return one_kernel.walk(self.lanes, step, carry, xs, reverse)
+        if self.algebra is lanes_of_scalars and not self.mapped and backend() == "cpu":
+            return one_function.walk(step, carry, lanes_of_scalars.by_step(xs), reverse)
         return self.algebra.walk(step, carry, xs, reverse)
 
     def there_and_back(
@@ -82,10 +89,11 @@ class Layout(NamedTuple):
         cut = jnp.moveaxis(jnp.moveaxis(array, -1, -2), 0, -2)
         return cut.reshape(*cut.shape[:-3], self.lanes * self.chunks * self.steps)[..., :n]
 
-    @property
-    def in_walk(self) -> bool:
-        """Whether a step is visited while a walk passes it, and not all steps of a chunk at once after it."""
-        return bool(self.flat) or self.algebra is lanes_of_blocks
+    def in_walk(self, thin: bool) -> bool:
+        """Whether a step is visited while a walk passes it, and not all steps of a chunk at once after it; `thin`: what
+        is asked for is little. Of scalars much is sooner computed for many steps at once.
+        """
+        return bool(self.flat) or self.algebra is lanes_of_blocks or (thin and self.algebra is lanes_of_scalars)
 
     def keeps(self, d: int, dtype: Any) -> bool:
         """Whether a sweep keeps the predictions of all states. Scalars are made again sooner than they are read."""
@@ -104,26 +112,29 @@ def backend() -> str:
 
 def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Layout:
     """Lanes, chunks and number system by the length of the chain, the size of the state and the backend."""
-    scalars = d <= LARGEST_SCALAR_STATE and outputs <= LARGEST_SCALAR_OUTPUT
+    largest = LARGEST_SCALAR_STATE if n >= SHORTEST_IN_LANES else LARGEST_SCALAR_STATE_OF_FEW
+    scalars = d <= largest and outputs <= LARGEST_SCALAR_OUTPUT
     if lanes is None:
         if backend() != "cpu":
             return tree_layout(n, d, outputs)
         lanes = _lanes_for_caches(n, d, outputs, scalars)
     algebra = matrices
-    if lanes > 1:
-        algebra = lanes_of_scalars if scalars else lanes_of_blocks
+    if scalars:
+        algebra = lanes_of_scalars
+    elif lanes > 1:
+        algebra = lanes_of_blocks
     length = -(-n // lanes)
     # A short chain is one chunk: what it would save in memory is not worth a second forward pass.
-    steps = length if n < SHORTEST_IN_LANES else 64
+    steps = length if n < (SHORTEST_IN_LANES_OF_SCALARS if scalars else SHORTEST_IN_LANES) else 64
     return Layout(lanes, -(-length // steps), steps, algebra)
 
 
 def _lanes_for_caches(n: int, d: int, outputs: int, scalars: bool) -> int:
     """More lanes than these spill out of the cache and lengthen the chain on their boundaries."""
+    if scalars:
+        return min(256, n // 256) if n >= SHORTEST_IN_LANES_OF_SCALARS else 1
     if n < SHORTEST_IN_LANES:
         return 1
-    if scalars:
-        return min(256, max(2, n // 256))
     if outputs > LARGEST_CLOSED_FORM or outputs == d:
         return 1
     fit = MOST_IN_CACHE // (8 * d**2)

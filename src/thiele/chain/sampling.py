@@ -69,7 +69,8 @@ def sample(
     centred = chain._replace(mean=jnp.zeros_like(chain.mean), moves=_Centred(chain.moves))
 
     def correction(shift: Float[Array, "l n"], centre: Float[Array, "l n"]) -> Float[Array, "d n"]:
-        found, _ = posterior(centred, Information(info.precision, shift, centre, info.H, info.mix), lanes, form)
+        corrected = Information(info.precision, shift, centre, info.H, info.mix)
+        found, _ = posterior(centred, corrected, lanes, form, mapped=True)
         return marginals_of(found, centred).mean
 
     return prior + jax.vmap(correction)(shift, centre).astype(prior.dtype)

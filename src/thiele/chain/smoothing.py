@@ -20,10 +20,12 @@ from thiele.chain.sweeps import Emit, Visit, sweep
 from thiele.chain.types import Chain, Information, Posterior
 
 
-def posterior(chain: Chain, info: Information, lanes: int | None = None) -> tuple[Posterior, Float[Array, ""]]:
+def posterior(
+    chain: Chain, info: Information, lanes: int | None = None, mapped: bool = False
+) -> tuple[Posterior, Float[Array, ""]]:
     """The posterior at every state, and the log-normaliser."""
     d, n = chain.mean.shape[0], info.precision.shape[-1]
-    layout = choose_layout(n, d, info.precision.shape[0], lanes)
+    layout = choose_layout(n, d, info.precision.shape[0], lanes)._replace(mapped=mapped)
     problem = lay_out(chain, info, layout)
     alg = layout.algebra
 
@@ -73,7 +75,7 @@ def outputs_in(layout: Layout, chain: Chain, info: Information) -> tuple[Outputs
     def gather(_: Pieces, seen: tuple[Any, ...]) -> tuple[Any, Any]:
         return pack_outputs(problem, seen), ()
 
-    swept = sweep(chain, problem, Emit(at_one_step, gather))
+    swept = sweep(chain, problem, Emit(at_one_step, gather, thin=True))
     return Outputs(*(layout.join(x, n) for x in swept.results)), swept.log
 
 

@@ -54,10 +54,12 @@ AtOneStep = Callable[[Visit], Any]
 class Emit(NamedTuple):
     """What a sweep reports: `at_one_step` of a visit, as the number system writes it; `gather(piece, found)` makes of
     these, with trailing axes `layout.batch`, the results along one chunk, and totals to be summed over the chunks.
+    `thin`: it is fewer numbers a step than the state has entries.
     """
 
     at_one_step: AtOneStep
     gather: Callable[[Pieces, Any], tuple[Any, Any]]
+    thin: bool = False
 
 
 def _ends(problem: Problem, m: Array, P: Array, r: Array, N: Array) -> Ends:
@@ -127,14 +129,12 @@ def _back(
     return after, alg.each(at_one_step)(visits)
 
 
-def _visit(
-    problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
-) -> tuple[Backward, Any, Filter]:
+def _visit(problem: Problem, head: Filter, after: Backward, piece: Pieces, emit: Emit) -> tuple[Backward, Any, Filter]:
     """One chunk forward and backward, from what precedes it and what follows it."""
-    if problem.layout.in_walk:
-        return _visit_in_walk(problem, head, after, piece, at_one_step)
+    if problem.layout.in_walk(emit.thin):
+        return _visit_in_walk(problem, head, after, piece, emit.at_one_step)
     last, before = _ahead(problem, head, piece)
-    return *_back(problem, before, after, piece, at_one_step), last
+    return *_back(problem, before, after, piece, emit.at_one_step), last
 
 
 def _visit_in_walk(
@@ -177,7 +177,7 @@ def sweep(chain: Chain, problem: Problem, emit: Emit) -> Swept:
     start, end = _find_ends(chain, problem)
     if layout.chunks == 1:
         one = problem.piece()
-        first, found, last = _visit(problem, start, end, one, emit.at_one_step)
+        first, found, last = _visit(problem, start, end, one, emit)
         results, totals = emit.gather(one, found)
         results = jax.tree.map(lambda x: x[None], results)
     else:
@@ -203,7 +203,7 @@ def _sweep_chunks(problem: Problem, start: Filter, end: Backward, emit: Emit) ->
         if kept:
             after, found = _back(problem, seen, after, piece, emit.at_one_step)
         else:
-            after, found, _ = _visit(problem, seen, after, piece, emit.at_one_step)
+            after, found, _ = _visit(problem, seen, after, piece, emit)
         return after, *emit.gather(piece, found)
 
     def back_to_previous(carry: tuple[Backward, Any], x: tuple[Pieces, Filter]) -> tuple[tuple[Backward, Any], Any]:

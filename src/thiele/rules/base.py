@@ -13,6 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from thiele import small
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
 from thiele.rules.cavity import Cavity, Marginal, Site, cavity, through_noise, widened
@@ -114,7 +115,7 @@ def gradient_matched(
 def semidefinite(matrix: Float[Array, "L L"]) -> tuple[Float[Array, "L L"], Bool[Array, ""]]:
     """The symmetric part with negative eigenvalues set to zero, and whether any was more negative than rounding."""
     matrix = 0.5 * (matrix + matrix.T)
-    values, vectors = jnp.linalg.eigh(matrix)
+    values, vectors = small.eigh(matrix)
     # A precision of low rank, where a likelihood sees one sum of latents, has zero eigenvalues of either sign.
     rounding = 1e2 * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(values))
     negative = values[0] < -rounding

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import lu_factor, lu_solve
 from jaxtyping import Array, Bool, Float
+
+from thiele import small
 
 # A cavity is trusted while this share of q's precision is left in every direction; below, rounding decides.
 SMALLEST_SHARE = 1e-10
@@ -88,9 +89,8 @@ def combined(var: Float[Array, "L L"], precision: Float[Array, "L L"], power: Fl
     spread = jnp.eye(var.shape[0], dtype=var.dtype) + power * var @ precision
     if var.shape[0] == 1:
         return Combined(var / spread, jnp.log(spread[0, 0]))
-    factors = lu_factor(spread)
-    found = lu_solve(factors, var)
-    return Combined(0.5 * (found + found.T), jnp.sum(jnp.log(jnp.abs(jnp.diagonal(factors[0])))))
+    found, log_det = small.solve(spread, var)
+    return Combined(0.5 * (found + found.T), log_det)
 
 
 @combined.defjvp
@@ -120,7 +120,7 @@ def _smallest_share(q: Marginal, site: Site, fraction: Array | float) -> Array:
     if size == 1:
         return 1.0 - fraction * (var @ precision)[0, 0]
     # A singular v has a factor too once rounding is added to its diagonal.
-    factor = jnp.linalg.cholesky(var + jnp.diag(1e2 * eps * jnp.diagonal(var) + eps**1.5))
+    factor = small.cholesky(var + jnp.diag(1e2 * eps * jnp.diagonal(var) + eps**1.5))
     share = jnp.eye(size, dtype=var.dtype) - fraction * factor.T @ precision @ factor
-    pivots = jnp.diagonal(jnp.linalg.cholesky(share))
+    pivots = jnp.diagonal(small.cholesky(share))
     return jnp.where(jnp.all(jnp.isfinite(pivots)), jnp.square(jnp.min(pivots)), -1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from thiele import small
 from thiele.rules.base import Proposal, Site, if_finite
 
 
@@ -22,7 +23,7 @@ def linear_gaussian_site(
         half = jnp.sqrt(weight) * slope
         pull = weight[0, 0] * residual
     else:
-        values, vectors = jnp.linalg.eigh(0.5 * (noise + noise.T))
+        values, vectors = small.eigh(0.5 * (noise + noise.T))
         kept = values > 1e2 * jnp.finfo(noise.dtype).eps * values[-1]
         root = jnp.where(kept, 1.0 / jnp.sqrt(jnp.where(kept, values, 1.0)), 0.0)[:, None] * vectors.T
         half = root @ slope

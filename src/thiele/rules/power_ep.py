@@ -8,6 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from thiele import small
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
 from thiele.rules.base import AbstractLocalRule, Cavity, Marginal, Proposal, gradient_matched
@@ -41,6 +42,6 @@ class PowerEP(AbstractLocalRule):
         mean, var = left.marginal
         first, second = tilted_slopes(likelihood, y, mean, var, self.power, self.quadrature)
         narrowing = jnp.eye(mean.shape[0], dtype=var.dtype) + second @ var
-        share = -second / narrowing if mean.shape[0] == 1 else -jnp.linalg.solve(narrowing, second)
+        share = -second / narrowing if mean.shape[0] == 1 else -small.solve(narrowing, second)[0]
         matched = gradient_matched(share / self.power, first / self.power, mean + var @ first, var, left.tied)
         return matched._replace(usable=matched.usable & left.proper)

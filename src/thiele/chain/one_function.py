@@ -1,0 +1,82 @@
+"""A whole run of a recursion in one function of a CPU.
+
+At every step of a loop XLA asks for each operation in turn, some fifty nanoseconds each, which with small states is
+most of the time. What a call marked as small calls, it writes into one function instead, as it does of its own accord
+with the smallest of loops. The writer of such functions knows plain arithmetic only, and ends the process where it
+meets a parameter that nothing reads. So all that is carried is one array, and all rows are another, which are read if
+anything is; a barrier keeps them from being constants, which the optimiser would read elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import compress
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.xla_metadata import set_xla_metadata
+from jax.extend.core import Jaxpr
+from jax.interpreters.partial_eval import dce_jaxpr
+from jaxtyping import Array, Float
+
+Step = Callable[[Any, Any], tuple[Any, Any]]
+
+# What XLA itself writes on the calls that it makes of small loops, and what keeps it from undoing them.
+MARK = {"xla_cpu_small_call": "true", "inlineable": "false"}
+# Later ones are given plain loops, until they are seen to take the mark as these do.
+LAST_TESTED = 0, 11
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 3))
+def walk(step: Step, carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
+    """`jax.lax.scan` of an elementwise `step` over all lanes: what is carried is (lanes,), and `xs` are (n, lanes)."""
+    starts, form_of_carry = jax.tree.flatten(carry)
+    rows, form_of_row = jax.tree.flatten(xs)
+    n, lanes = rows[0].shape
+    at_one = lambda x: jax.ShapeDtypeStruct((lanes,), x.dtype)  # noqa: E731
+    traced, (_, kept) = jax.make_jaxpr(step, return_shape=True)(*jax.tree.map(at_one, (carry, xs)))
+    width, form_of_kept = len(jax.tree.leaves(kept)), jax.tree.structure(kept)
+    reads = partial(_reads, traced.jaxpr, len(starts))
+    # Whichever of the two ends and what is kept is asked for, it must read start and rows; one step may not.
+    both = all(map(any, reads(True, False))) and (width == 0 or any(reads(False, True)[0]))
+    if jax.__version_info__[:2] > LAST_TESTED or n == 1 or not both:
+        return jax.lax.scan(step, carry, xs, reverse=reverse)
+    read, nothing = reads(True, True)[1], jnp.zeros(lanes, rows[0].dtype)
+
+    def run(start: Float[Array, "c lanes"], rows: Float[Array, "r n lanes"]) -> tuple[Array, Array]:
+        def body(i: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
+            carried, seen = x
+            at = n - 1 - i if reverse else i
+            there = iter(jax.lax.dynamic_index_in_dim(rows, at, 1, keepdims=False))
+            row = [next(there) if wanted else nothing for wanted in read]
+            moved, out = step(form_of_carry.unflatten(carried), form_of_row.unflatten(row))
+            moved, out = (_stacked(jax.tree.leaves(x), (lanes,), start.dtype) for x in (moved, out))
+            return moved, jax.lax.dynamic_update_index_in_dim(seen, out, at, 1)
+
+        return jax.lax.fori_loop(0, n, body, (start, jnp.zeros((width, n, lanes), start.dtype)))
+
+    columns = _stacked(list(compress(rows, read)), (n, lanes), nothing.dtype)
+    start = _stacked(starts, (lanes,), nothing.dtype)
+    found: Any = jax.jit(run)(*jax.lax.optimization_barrier((start, columns)))
+    last, seen = (set_xla_metadata(x, **MARK) for x in found)
+    return form_of_carry.unflatten(list(last)), form_of_kept.unflatten(list(seen))
+
+
+@walk.defjvp
+def _walk_jvp(step: Step, reverse: bool, primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    # Derivatives of this derivative-free recursion are rare: second ones of the likelihood, first ones of moments.
+    return jax.jvp(partial(jax.lax.scan, step, reverse=reverse), primals, tangents)
+
+
+def _reads(step: Jaxpr, carried: int, moved: bool, kept: bool) -> tuple[list[bool], list[bool]]:
+    """Which of what is carried, and which of a row, the step reads for what it carries on, what it keeps, or both."""
+    wanted = [moved] * carried + [kept] * (len(step.outvars) - carried)
+    used = dce_jaxpr(step, wanted)[1]
+    return used[:carried], used[carried:]
+
+
+def _stacked(arrays: list[Array], shape: tuple[int, ...], dtype: Any) -> Array:
+    """All in one array, along a new first axis."""
+    return jnp.stack([jnp.broadcast_to(x, shape) for x in arrays]) if arrays else jnp.zeros((0, *shape), dtype)

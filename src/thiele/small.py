@@ -1,0 +1,92 @@
+"""Solving, factors and eigenvalues of matrices of a few rows, number by number.
+
+Under `vmap` over data or segments each number is a vector along them, and all of it plain loops: a call of a library
+for each of a thousand matrices of two rows costs many times the arithmetic. Larger matrices are left to the library.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.linalg import lu_factor, lu_solve
+from jaxtyping import Array, Float
+
+# With more rows it takes longer to compile than it saves with a few hundred data.
+LARGEST = 2
+
+
+def eliminated(rows: list[list[Array]]) -> tuple[list[list[Array]], Array]:
+    """X = A⁻¹ R and log |det A| from the rows of [A R], by elimination; the largest of each column is its pivot."""
+    n = len(rows)
+    for k in range(n):
+        for i in range(k + 1, n):
+            larger = jnp.abs(rows[i][k]) > jnp.abs(rows[k][k])
+            both = list(zip(rows[k], rows[i], strict=True))
+            rows[k] = [jnp.where(larger, low, high) for high, low in both]
+            rows[i] = [jnp.where(larger, high, low) for high, low in both]
+        for i in range(k + 1, n):
+            share = rows[i][k] / rows[k][k]
+            rows[i] = [
+                *rows[i][: k + 1],
+                *(x - share * y for x, y in zip(rows[i][k + 1 :], rows[k][k + 1 :], strict=True)),
+            ]
+    found: list[list[Array]] = []
+    for i in reversed(range(n)):
+        right = rows[i][n:]
+        for k, above in enumerate(found, start=i + 1):
+            right = [x - rows[i][k] * y for x, y in zip(right, above, strict=True)]
+        found.insert(0, [x / rows[i][i] for x in right])
+    return found, sum((jnp.log(jnp.abs(rows[i][i])) for i in range(1, n)), start=jnp.log(jnp.abs(rows[0][0])))
+
+
+def solve(A: Float[Array, "n n"], R: Float[Array, "n m"]) -> tuple[Float[Array, "n m"], Float[Array, ""]]:
+    """A⁻¹ R and log |det A|."""
+    n = A.shape[0]
+    if n > LARGEST:
+        factors = lu_factor(A)
+        return lu_solve(factors, R), jnp.sum(jnp.log(jnp.abs(jnp.diagonal(factors[0]))))
+    found, log_det = eliminated(_numbers(jnp.concatenate([A, R], axis=1)))
+    return jnp.stack([jnp.stack(row) for row in found]), log_det
+
+
+def cholesky(A: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """The lower factor of a positive definite matrix; not a number where it is not one."""
+    n = A.shape[0]
+    if n > LARGEST:
+        return jnp.linalg.cholesky(A)
+    rest, root = _numbers(A), [[jnp.zeros((), A.dtype)] * n for _ in range(n)]
+    for j in range(n):
+        root[j][j] = jnp.sqrt(rest[j][j])
+        for i in range(j + 1, n):
+            root[i][j] = rest[i][j] / root[j][j]
+        for i in range(j + 1, n):
+            for k in range(j + 1, i + 1):
+                rest[i][k] = rest[i][k] - root[i][j] * root[k][j]
+    return jnp.stack([jnp.stack(row) for row in root])
+
+
+def eigh(A: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
+    """Eigenvalues of a symmetric matrix, the smallest first, and its eigenvectors as columns; of two rows by the one
+    rotation of Jacobi, with a derivative that is finite where the two are the same.
+    """
+    if A.shape[0] != 2:
+        return jnp.linalg.eigh(A)
+    (a, _), (b, c) = _numbers(A)
+    half = 0.5 * (a - c)
+    square = half**2 + b**2
+    apart = square > 0.0
+    length = jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
+    tangent = jnp.where(apart, b / jnp.where(apart, half + jnp.where(half >= 0.0, length, -length), 1.0), 0.0)
+    cos = 1.0 / jnp.sqrt(1.0 + tangent**2)
+    sin = tangent * cos
+    first, second = a + tangent * b, c - tangent * b
+    values, vectors = jnp.stack([second, first]), jnp.stack([jnp.stack([-sin, cos]), jnp.stack([cos, sin])])
+    ascending = second <= first
+    return jnp.where(ascending, values, values[::-1]), jnp.where(ascending, vectors, vectors[:, ::-1])
+
+
+def _numbers(X: Float[Array, "n m"]) -> list[list[Array]]:
+    # Split, not indexed: the derivative is then one concatenation, where that of each index is an array of zeros.
+    n, m = X.shape
+    numbers = [jnp.reshape(x, ()) for x in lax.split(jnp.reshape(X, (-1,)), (1,) * (n * m))]
+    return [numbers[i * m : (i + 1) * m] for i in range(n)]
