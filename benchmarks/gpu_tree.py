@@ -1,7 +1,7 @@
 """The tree of lanes on a GPU: `python -m benchmarks.gpu_tree [--sizes 1e5 1e6] [--steps 8 16 32] [--whole 16:50000]`.
 
 How long the lanes should be, what the kernels gain over loops of XLA, and chains with information on whole states, as
-inducing states are. Runs from the source tree, on the device that JAX takes.
+inducing states are. On the device that JAX takes; from a source tree where nothing is installed, with `PYTHONPATH=src`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def test_large_tasks_run_only_when_asked_for_by_name():
 
 
 @pytest.mark.parametrize(
-    ("iterations", "expected"), [(1, [1]), (2, [1]), (4, [1, 1, 1]), (11, [4, 4]), (500, [10] * 3)]
+    ("iterations", "expected"), [(1, [1]), (2, [1]), (4, [1, 1, 1]), (11, [4, 4]), (500, [50] * 3)]
 )
 def test_turns_take_no_more_iterations_than_the_schedule_has(iterations, expected):
     assert reference.rounds(iterations) == expected

@@ -29,7 +29,7 @@ MOST_IN_CACHE = 220_000
 MOST_KEPT = 2**29
 # Steps of a lane of the tree: short lanes fill the device, long ones save levels. Where the boundaries are left to
 # matrices, whose every step is dozens of kernels, there had better be few.
-STEPS_IN_KERNEL, STEPS_OF_MATRICES, STEPS_BELOW_MATRICES = 8, 16, 64
+STEPS_IN_KERNEL, STEPS_OF_MATRICES, STEPS_BELOW_MATRICES = 5, 16, 64
 
 
 class Layout(NamedTuple):
@@ -52,7 +52,7 @@ class Layout(NamedTuple):
         """`jax.lax.scan` along the steps of a chunk, in all lanes."""
         if self.flat:
             return one_kernel.walk(self.lanes, step, carry, xs, reverse)
-        if self.algebra is lanes_of_scalars and not self.mapped and backend() == "cpu":
+        if self._one_lane_of_scalars and not self.mapped and backend() == "cpu":
             return one_function.walk(step, carry, lanes_of_scalars.by_step(xs), reverse)
         return self.algebra.walk(step, carry, xs, reverse)
 
@@ -93,7 +93,12 @@ class Layout(NamedTuple):
         """Whether a step is visited while a walk passes it, and not all steps of a chunk at once after it; `thin`: what
         is asked for is little. Of scalars much is sooner computed for many steps at once.
         """
-        return bool(self.flat) or self.algebra is lanes_of_blocks or (thin and self.algebra is lanes_of_scalars)
+        return bool(self.flat) or self.algebra is lanes_of_blocks or (thin and self._one_lane_of_scalars)
+
+    @property
+    def _one_lane_of_scalars(self) -> bool:
+        # Over many lanes each operation is long enough to be asked for.
+        return self.algebra is lanes_of_scalars and self.lanes == 1 and not self.flat
 
     def keeps(self, d: int, dtype: Any) -> bool:
         """Whether a sweep keeps the predictions of all states. Scalars are made again sooner than they are read."""
