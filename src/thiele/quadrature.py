@@ -25,6 +25,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
+from thiele import small
+
 MAXIMUM_NODES = 1_000_000
 # A signed sum below this share of its positive part is rounding and truncation error, not a probability.
 TRUSTED_SHARE = 1e-3
@@ -143,33 +145,17 @@ def default_quadrature(dimension: int) -> AbstractQuadrature:
 
 def semidefinite_cholesky(var: Float[Array, "L L"]) -> Float[Array, "L L"]:
     """Lower triangular C with C C' = var, also where `var` is singular or has lost definiteness to rounding."""
-    columns = [jnp.stack(column) for column in cholesky_columns(var)]
-    size = var.shape[0]
-    return jnp.stack([jnp.pad(column, (size - column.shape[0], 0)) for column in columns], axis=1)
+    return small.lower(cholesky_columns(var))
 
 
 def cholesky_columns(var: Float[Array, "L L"]) -> list[list[Float[Array, ""]]]:
     """The same factor as numbers: column j holds its entries from the diagonal down.
 
     A pivot never falls below rounding error of its diagonal entry, so the factor and its derivatives stay finite; where
-    `var` is singular the value is off by about that much. Number by number, because L is small and this runs under
-    `vmap` over data: each is then a vector over the data, and the whole compiles to plain loops along it, where a
-    library call or arrays of six would cost many times the arithmetic.
+    `var` is singular the value is off by about that much. Number by number for every L: it runs under `vmap` over data.
     """
-    size, eps = var.shape[0], jnp.finfo(var.dtype).eps
-    # Split, not indexed: the derivative is then one concatenation, where that of each index is an array of zeros.
-    entries = [jnp.reshape(x, ()) for x in lax.split(jnp.reshape(var, (-1,)), (1,) * size**2)]
-    rest = {(i, j): entries[i * size + j] for i in range(size) for j in range(i + 1)}
-    columns = []
-    for j in range(size):
-        pivot = jnp.maximum(rest[j, j], eps * jnp.abs(entries[j * size + j]) + eps**1.5)
-        root = jnp.sqrt(pivot)
-        below = [rest[i, j] / root for i in range(j + 1, size)]
-        for i in range(j + 1, size):
-            for k in range(j + 1, i + 1):
-                rest[i, k] = rest[i, k] - below[i - j - 1] * below[k - j - 1]
-        columns.append([root, *below])
-    return columns
+    eps = jnp.finfo(var.dtype).eps
+    return small.cholesky_columns(var, least=lambda entry: eps * jnp.abs(entry) + eps**1.5)
 
 
 def standard_deviation(var: Float[Array, ""]) -> Float[Array, ""]:

@@ -6,6 +6,8 @@ for each of a thousand matrices of two rows costs many times the arithmetic. Lar
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import lu_factor, lu_solve
@@ -51,18 +53,32 @@ def solve(A: Float[Array, "n n"], R: Float[Array, "n m"]) -> tuple[Float[Array, 
 
 def cholesky(A: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """The lower factor of a positive definite matrix; not a number where it is not one."""
-    n = A.shape[0]
-    if n > LARGEST:
-        return jnp.linalg.cholesky(A)
-    rest, root = _numbers(A), [[jnp.zeros((), A.dtype)] * n for _ in range(n)]
+    return jnp.linalg.cholesky(A) if A.shape[0] > LARGEST else lower(cholesky_columns(A))
+
+
+def cholesky_columns(
+    A: Float[Array, "n n"], least: Callable[[Array], Array] | None = None
+) -> list[list[Float[Array, ""]]]:
+    """The lower factor as numbers: column j holds its entries from the diagonal down. No pivot is below `least` of its
+    diagonal entry.
+    """
+    entries, n, columns = _numbers(A), A.shape[0], []
+    rest = {(i, j): entries[i][j] for i in range(n) for j in range(i + 1)}
     for j in range(n):
-        root[j][j] = jnp.sqrt(rest[j][j])
-        for i in range(j + 1, n):
-            root[i][j] = rest[i][j] / root[j][j]
+        pivot = rest[j, j] if least is None else jnp.maximum(rest[j, j], least(entries[j][j]))
+        root = jnp.sqrt(pivot)
+        below = [rest[i, j] / root for i in range(j + 1, n)]
         for i in range(j + 1, n):
             for k in range(j + 1, i + 1):
-                rest[i][k] = rest[i][k] - root[i][j] * root[k][j]
-    return jnp.stack([jnp.stack(row) for row in root])
+                rest[i, k] = rest[i, k] - below[i - j - 1] * below[k - j - 1]
+        columns.append([root, *below])
+    return columns
+
+
+def lower(columns: list[list[Float[Array, ""]]]) -> Float[Array, "n n"]:
+    """Such columns as a matrix."""
+    size = len(columns)
+    return jnp.stack([jnp.pad(jnp.stack(column), (size - len(column), 0)) for column in columns], axis=1)
 
 
 def eigh(A: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
