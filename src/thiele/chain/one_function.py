@@ -1,9 +1,10 @@
 """A whole run of a recursion in one function of a CPU.
 
-At every step of a loop XLA asks for each operation in turn, which with small states is most of the time. What a call marked as small calls, it writes into one function instead, as it does of its own accord
-with the smallest of loops. The writer of such functions knows plain arithmetic only, and ends the process where it
-meets a parameter that nothing reads. So all that is carried is one array, and all rows are another, which are read if
-anything is; a barrier keeps them from being constants, which the optimiser would read elsewhere.
+At every step of a loop XLA asks for each operation in turn, which with small states is most of the time. What a call
+marked as small calls, it writes into one function instead, as it does of its own accord with the smallest of loops. The
+writer of such functions knows plain arithmetic only, and ends the process where it meets a parameter that nothing
+reads. So all that is carried is one array, and all rows are another, which are read if anything is; a barrier keeps
+them from being constants, which the optimiser would read elsewhere.
 """
 
 from __future__ import annotations
