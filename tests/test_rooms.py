@@ -34,6 +34,7 @@ ROOMS = (
     "rules",
     "bridges",
     "mixtures",
+    "own_sites",
     "values",
     "energies",
     "tied",

@@ -13,6 +13,7 @@ from thiele.energies import Data, converged_energy, energy, information
 from thiele.inference import Ascent, Inferred, begin_ascent, infer, initial_sites, sweep
 from thiele.likelihoods import AbstractLikelihood, Shifted
 from thiele.mixtures import Mixture, mixture
+from thiele.own_sites import Grouped, OwnSites, own_sites
 from thiele.posterior import ChainPosterior, InducedPosterior, induced
 from thiele.rules import VGP, AbstractLocalRule, AbstractRule, Site
 from thiele.series import Series
@@ -24,15 +25,18 @@ class Setting(NamedTuple):
     """What rules and energies work on: the likelihood of a latent function of mean zero, its chain, the data."""
 
     likelihood: AbstractLikelihood
-    chain: Chain | Mixture | Induced
+    chain: Chain | Mixture | OwnSites | Induced
     data: Data | Tied
 
 
-def setting(model: Any, data: Series | Tied) -> Setting:
+def setting(model: Any, data: Series | Tied | Grouped) -> Setting:
     """Put a model and its data together: a chain on their own times, or on the model's inducing times."""
     likelihood = Shifted(model.likelihood, model.mean.value, model.kernel.outputs_observed)
     if isinstance(data, Tied):
         return Setting(likelihood, induced(model.kernel, model.inducing.times, model.inducing.of), data)
+    if isinstance(data, Grouped):
+        chain = own_sites(model.kernel, model.inducing.times, data)
+        return Setting(likelihood, chain, Data(data.y, data.mask, data.covariates))
     if data.space is not None:
         chain = mixture(model.kernel, jnp.asarray(data.time), jnp.asarray(data.space), data.slots)
     else:
@@ -85,11 +89,13 @@ def first_sites(at: Setting) -> Site:
     return initial_sites(*at)
 
 
-def condition(model: Any, data: Series | Tied, sites: Site) -> ChainPosterior | InducedPosterior:
+def condition(model: Any, data: Series | Tied | Grouped, sites: Site) -> ChainPosterior | InducedPosterior:
     """The posterior that the sites make."""
     at = setting(model, data)
     if isinstance(data, Tied):
         return InducedPosterior(model.inducing.times, data.smooth(at.chain, sites)[0], sites, model.inducing.of)
+    if isinstance(at.chain, OwnSites):
+        return InducedPosterior(model.inducing.times, *at.chain.tied(sites, data.mask), "states")
     if isinstance(at.chain, Mixture):
         info, chain, times = at.chain.information(sites, at.data.mask), at.chain.chain, data.slots.time
     else:

@@ -172,18 +172,29 @@ def bridges(kernel: AbstractKernel, z: Float[Array, " M"]) -> Bridges:
     return Bridges(kernel, sde, z, tuple(A), tuple(L))
 
 
-class Absorbed(NamedTuple):
-    """A chain on the inducing states alone, with what the sites say about them, and the noise given the state.
+class NoiseGivenState(NamedTuple):
+    """Within a segment e | u ~ N(g − G u, C), from the site and the prior; and log det C⁻¹."""
 
-    Within a segment e | u ~ N(g − G u, C), from the site and the prior.
-    """
+    C: Float[Array, "S d d"]
+    G: Float[Array, "S d d"]
+    g: Float[Array, "S d"]
+    log_det: Float[Array, " S"]
+
+
+def noise_of_sites(sites: Site) -> NoiseGivenState:
+    """C = (I + J_ee)⁻¹, G = C J_eu, g = C h_e."""
+    d = sites.shift.shape[1] // 2
+    C, log_det = jax.vmap(noise_left)(sites.precision[:, d:, d:])
+    return NoiseGivenState(C, C @ _turned(sites.precision[:, :d, d:]), _apply(C, sites.shift[:, d:]), log_det)
+
+
+class Absorbed(NamedTuple):
+    """A chain on the inducing states alone, with what the sites say about them, and the noise given the state."""
 
     chain: Chain
     information: Information
     log: Float[Array, ""]
-    C: Float[Array, "S d d"]
-    G: Float[Array, "S d d"]
-    g: Float[Array, "S d"]
+    noise: NoiseGivenState
 
 
 def absorb(at: Bridges, sites: Site) -> Absorbed:
@@ -195,20 +206,20 @@ def absorb(at: Bridges, sites: Site) -> Absorbed:
     Neither Q nor the site is inverted. Segment 0 makes the prior of the first state; the last has no noise.
     """
     d = at.sde.dim
-    L = _leading(at.L)
+    L = between(at.L)
     J, h = sites.precision, sites.shift
-    J_uu, J_ue, J_ee, h_u, h_e = J[:, :d, :d], J[:, :d, d:], J[:, d:, d:], h[:, :d], h[:, d:]
-    C, log_det = jax.vmap(noise_left)(J_ee)
-    G, g = C @ _turned(J_ue), _apply(C, h_e)
+    J_uu, J_ue, h_u, h_e = J[:, :d, :d], J[:, :d, d:], h[:, :d], h[:, d:]
+    noise = noise_of_sites(sites)
+    C, G, g, log_det = noise
     log = 0.5 * (jnp.sum(h_e * g) - jnp.sum(log_det))
-    Lg, Q = _times(L, g[..., None])[..., 0], _times(L, _turned(_times(L, C)))
+    Lg, Q = times(L, g[..., None])[..., 0], times(L, _turned(times(L, C)))
     precision, shift = J_uu - J_ue @ G, h_u - _apply(J_ue, g)
     Q, precision = _symmetric(Q), _symmetric(precision)
     trailing = lambda x: jnp.moveaxis(x, 0, -1)  # noqa: E731
-    A = jnp.moveaxis(dense(at.A), -1, 0) - _times(L, G)
+    A = jnp.moveaxis(dense(at.A), -1, 0) - times(L, G)
     move = Move((trailing(A[1:-1])[None],), (trailing(Q[1:-1])[None],), trailing(Lg[1:-1]))
     chain = Chain(Lg[0], (Q[0][None],), Tabulated(), move)
-    return Absorbed(chain, Information(trailing(precision[1:]), trailing(shift[1:])), log, C, G, g)
+    return Absorbed(chain, Information(trailing(precision[1:]), trailing(shift[1:])), log, noise)
 
 
 @jax.custom_jvp
@@ -230,20 +241,33 @@ def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple[Array, Array
 
 def segment_marginals(at: Bridges, absorbed: Absorbed, found: Posterior) -> Marginal:
     """q(w) of every segment, (S, 2d) and (S, 2d, 2d), from the posterior of the inducing states."""
-    A, L = _leading(at.A), _leading(at.L)
     leading = lambda x: jnp.moveaxis(x, -1, 0)  # noqa: E731
-    nothing = jnp.zeros_like(absorbed.g[:1])
-    m = jnp.concatenate([nothing, leading(found.m)])
-    P = jnp.concatenate([jnp.zeros_like(absorbed.C[:1]), leading(found.P)])
+    m = jnp.concatenate([jnp.zeros_like(found.r0)[None], leading(found.m)])
+    P = jnp.concatenate([jnp.zeros_like(found.N0)[None], leading(found.P)])
     r = jnp.concatenate([found.r0[None], leading(found.r)])
     N = jnp.concatenate([found.N0[None], leading(found.N)])
+    return pair_moments(between(at.A), between(at.L), absorbed.noise, m, P, r, N)
+
+
+def pair_moments(
+    A: BySegment,
+    L: BySegment,
+    noise: NoiseGivenState,
+    m: Float[Array, "S d"],
+    P: Float[Array, "S d d"],
+    r: Float[Array, "S d"],
+    N: Float[Array, "S d d"],
+) -> Marginal:
+    """q(w) of some segments, from the state N(m, P) at the start of each, as filtered, and (r, N) of the prediction of
+    the next.
+    """
     # Before the later information: u as filtered, e given u.
-    G, g, C = absorbed.G, absorbed.g, absorbed.C
+    C, G, g, _ = noise
     GP = G @ P
     e = g - _apply(G, m)
     var_e = C + GP @ _turned(G)
     # (r, N) bear on the prediction of the next state, A u + L e: its covariances with u and with e.
-    to_u, to_e = _times(A, P) - _times(L, GP), _times(L, var_e) - _times(A, _turned(GP))
+    to_u, to_e = times(A, P) - times(L, GP), times(L, var_e) - times(A, _turned(GP))
     Nu, Ne = N @ to_u, N @ to_e
     var_u, var_e = P - _turned(to_u) @ Nu, var_e - _turned(to_e) @ Ne
     cross = -GP - _turned(to_e) @ Nu
@@ -252,11 +276,15 @@ def segment_marginals(at: Bridges, absorbed: Absorbed, found: Posterior) -> Marg
     return Marginal(mean, _symmetric(jnp.concatenate(rows, axis=-2)))
 
 
-def _leading(stacks: tuple[Float[Array, "count dim dim S"], ...]) -> tuple[Float[Array, "S count dim dim"], ...]:
+BySegment = tuple[Float[Array, "S count dim dim"], ...]
+
+
+def between(stacks: tuple[Float[Array, "count dim dim S"], ...]) -> BySegment:
+    """Stacks of blocks with the axis of segments first."""
     return tuple(jnp.moveaxis(stack, -1, 0) for stack in stacks)
 
 
-def _times(blocks: tuple[Float[Array, "S count dim dim"], ...], X: Float[Array, "S d j"]) -> Float[Array, "S d j"]:
+def times(blocks: BySegment, X: Float[Array, "S d j"]) -> Float[Array, "S d j"]:
     """The product with a block-diagonal matrix: d j times the size of a block, not d² j."""
     parts, start = [], 0
     for stack in blocks:

@@ -28,11 +28,14 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from thiele.chain import Chain, Information, log_normaliser, outputs
 from thiele.likelihoods import AbstractLikelihood
 from thiele.mixtures import Mixture
+from thiele.own_sites import OwnSites
 from thiele.rules.base import AbstractLocalRule, AbstractRule, Marginal, Site, Update
 from thiele.rules.cavity import cavity, combined, widened
 from thiele.rules.latents import expected_log_prob, log_expected_power, log_prob
 from thiele.steps import prior_covariances
 
+# Chains of which a datum sees a mixture, which its site is about.
+Mixed = Mixture | OwnSites
 # Above this many data, those after the first batch wait for it: quadrature nodes times data must fit in memory.
 BATCH = 65_536
 
@@ -64,32 +67,32 @@ class Data(NamedTuple):
         """Whether the rule's energy is stationary in the sites where it has converged."""
         return rule.stationary
 
-    def empty(self, chain: Chain | Mixture, latents: int) -> Site:
+    def empty(self, chain: Chain | Mixed, latents: int) -> Site:
         """Sites that say nothing: q is the prior."""
         n = self.mask.shape[0]
         return Site(jnp.zeros((n, latents)), jnp.zeros((n, latents, latents)))
 
-    def prior(self, chain: Chain | Mixture) -> Any:
+    def prior(self, chain: Chain | Mixed) -> Any:
         """What `smooth` makes of sites that say nothing, without a filter."""
-        if isinstance(chain, Mixture):
+        if isinstance(chain, Mixed):
             return chain.prior()
         H = jnp.asarray(emission(chain))
         var = jnp.einsum("li,ijn,mj->nlm", H, prior_covariances(chain, self.mask.shape[0]), H)
         return Marginal(jnp.zeros(var.shape[:2], var.dtype), var)
 
-    def smooth(self, chain: Chain | Mixture, sites: Site, *, held: bool = False) -> tuple[Any, Float[Array, ""]]:
+    def smooth(self, chain: Chain | Mixed, sites: Site, *, held: bool = False) -> tuple[Any, Float[Array, ""]]:
         """Marginals q(f_n) of all data, (n, L) and (n, L, L), and log Z, by one pass of filter and smoother.
 
         `held`: q has no derivative, and that of log Z keeps no tape.
         """
-        if isinstance(chain, Mixture):
+        if isinstance(chain, Mixed):
             return chain.smooth(sites, self.mask, held=held)
         found, log_z = outputs(chain, information(chain, sites, self.mask), held=held)
         return Marginal(found.mean.T, jnp.moveaxis(found.var, -1, 0)), log_z
 
-    def log_normaliser(self, chain: Chain | Mixture, sites: Site) -> Float[Array, ""]:
+    def log_normaliser(self, chain: Chain | Mixed, sites: Site) -> Float[Array, ""]:
         """log Z alone."""
-        if isinstance(chain, Mixture):
+        if isinstance(chain, Mixed):
             return chain.log_normaliser(sites, self.mask)
         return log_normaliser(chain, information(chain, sites, self.mask))
 
@@ -97,7 +100,7 @@ class Data(NamedTuple):
         self,
         rule: AbstractRule,
         likelihood: AbstractLikelihood,
-        chain: Chain | Mixture,
+        chain: Chain | Mixed,
         marginals: Marginal,
         sites: Site,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -110,7 +113,7 @@ class Data(NamedTuple):
         self,
         rule: AbstractLocalRule,
         likelihood: AbstractLikelihood,
-        chain: Chain | Mixture,
+        chain: Chain | Mixed,
         marginals: Marginal,
         sites: Site,
     ) -> Visit:
@@ -131,7 +134,7 @@ class Data(NamedTuple):
         self,
         rule: AbstractRule,
         likelihood: AbstractLikelihood,
-        chain: Chain | Mixture,
+        chain: Chain | Mixed,
         marginals: Marginal,
         sites: Site,
     ) -> Float[Array, " n"]:
@@ -144,7 +147,7 @@ class Data(NamedTuple):
         return each_datum(one, likelihood, self, *_seen(chain, marginals, sites))
 
     def log_joint(
-        self, likelihood: AbstractLikelihood, chain: Chain | Mixture, marginals: Marginal, sites: Site
+        self, likelihood: AbstractLikelihood, chain: Chain | Mixed, marginals: Marginal, sites: Site
     ) -> Float[Array, ""]:
         """log p(y | m) − ½ m′ K⁻¹ m at the mean of q, where K⁻¹ m = h − Λ m because m maximises p(f) Π t(f)."""
         m = _seen(chain, marginals, sites)[0].mean
@@ -153,9 +156,9 @@ class Data(NamedTuple):
         return jnp.sum(jnp.where(self.mask, terms - 0.5 * jnp.sum(weights * m, axis=-1), 0.0))
 
 
-def _seen(chain: Chain | Mixture, marginals: Any, sites: Site) -> tuple[Marginal, Site, Array | None]:
+def _seen(chain: Chain | Mixed, marginals: Any, sites: Site) -> tuple[Marginal, Site, Array | None]:
     """What each datum's site is about, the site, and the variance that the latent value has beyond that."""
-    if isinstance(chain, Mixture):
+    if isinstance(chain, Mixed):
         return chain.seen(marginals), sites, chain.nu
     return marginals, sites, None
 

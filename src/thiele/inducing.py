@@ -8,6 +8,8 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from thiele.kernels import AbstractKernel
+from thiele.own_sites import Grouped, group, pays
 from thiele.parameters import Parametric, fixed, increasing, param, unconstrain
 from thiele.series import DAY, Clock, Series
 from thiele.tied import Tied
@@ -31,6 +33,15 @@ class Places(Parametric):
         """The data, tied to the segments that these times make; where they are learnt, in shapes that stay the same."""
         return tie(series, np.asarray(self.times), self.of, moving=unconstrain(self).size > 0)
 
+    def group(self, series: Series, kernel: AbstractKernel) -> Grouped | None:
+        """The data by segments, for sites of their own, where that is the lesser work."""
+        if self.of != "states" or unconstrain(self).size > 0:
+            return None
+        edges = _edges(np.asarray(series.time), np.asarray(self.times))
+        if not pays(kernel, int(np.max(np.diff(edges)))):
+            return None
+        return group(series.time, series.y, series.observed, series.covariates, edges)
+
 
 def _plain(given: Any) -> Any:
     """Numbers and dates of Python in place of numpy's: what is static must hash and compare."""
@@ -39,6 +50,11 @@ def _plain(given: Any) -> Any:
         array = array.astype("datetime64[us]")
     plain = (array / DAY if array.dtype.kind == "m" else array).tolist()
     return tuple(plain) if isinstance(plain, list) else plain
+
+
+def _edges(time: Float[np.ndarray, " n"], z: Float[np.ndarray, " M"]) -> Int[np.ndarray, " S+1"]:
+    """Where the segments [z_m, z_{m+1}) begin and end among sorted times."""
+    return np.concatenate([[0], np.searchsorted(time, z, side="left"), [len(time)]])
 
 
 class Inducing(eqx.Module):
@@ -110,8 +126,7 @@ def tie(
     any times: as many tiles as there may be, of the width that suits even segments.
     """
     time = np.asarray(series.time)
-    cuts = np.searchsorted(time, z, side="left") if of == "states" else np.zeros(0, int)
-    edges = np.concatenate([[0], cuts, [len(time)]])
+    edges = _edges(time, z if of == "states" else z[:0])
     inside = np.diff(edges)
     expected = np.full_like(inside, -(-len(time) // len(inside))) if moving else inside
     if whole:

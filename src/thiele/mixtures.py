@@ -91,12 +91,8 @@ class Mixture(NamedTuple):
         return log_normaliser(self.chain, self.information(sites, mask))
 
     def seen(self, q: MixedMarginal) -> Marginal:
-        """q(a_n), where q(g) is held and the mixture may have moved since: the value is q's own, the derivative too."""
-        once = jnp.einsum("nlg,ngm->nlm", self.w, q.cross)
-        held = lax.stop_gradient(once)
-        return Marginal(
-            jnp.einsum("nlg,ng->nl", self.w, q.mixed), q.var + (once - held) + jnp.swapaxes(once - held, 1, 2)
-        )
+        """q(a_n), where q(g) is held and the mixture may have moved since."""
+        return seen_through(self.w, q)
 
     @property
     def _summed(self) -> bool:
@@ -110,6 +106,13 @@ class Mixture(NamedTuple):
             jnp.where(there[..., None], sites.shift[row], 0.0),
             jnp.where(there[..., None, None], sites.precision[row], 0.0),
         )
+
+
+def seen_through(w: Float[Array, "n L G"], q: MixedMarginal) -> Marginal:
+    """q(w·g), where q(g) is held and w may have moved since: the value is q's own, the derivative that in w."""
+    once = jnp.einsum("nlg,ngm->nlm", w, q.cross)
+    held = lax.stop_gradient(once)
+    return Marginal(jnp.einsum("nlg,ng->nl", w, q.mixed), q.var + (once - held) + jnp.swapaxes(once - held, 1, 2))
 
 
 def mixing(

@@ -21,6 +21,7 @@ from thiele.likelihoods import AbstractLikelihood, ByOutput, Gaussian, Shifted
 from thiele.mean import ConstantMean, as_mean
 from thiele.parameters import Default, Parametric, constrain, parameters, settled, unconstrain
 from thiele.placement import enough_places
+from thiele.posterior import InducedPosterior
 from thiele.precision import double_precision
 from thiele.rules import CVI, AbstractRule
 from thiele.schedules import SCHEDULES, Options
@@ -241,6 +242,8 @@ def _fit(model: GP, data: Series, order: Order, clock: Clock, learnt: Learnt | N
     sites, marginals, report = (None, None, None) if found is None else found
     seen = data if sites is None else tied(model, data)
     posterior, log_likelihood = training.condition(model, seen, sites, marginals)
+    if isinstance(posterior, InducedPosterior):
+        sites = posterior.sites  # of segments, also where those of the data were learnt with
     value = float(log_likelihood if objective is None else objective)
     if not np.isfinite(value):
         raise FloatingPointError(

@@ -16,8 +16,9 @@ from thiele import training
 from thiele.approximate import sites_of
 from thiele.inducing import Places
 from thiele.learn import Evaluation, Rounds
+from thiele.own_sites import Grouped
 from thiele.parameters import constrain, log_prior, unconstrain
-from thiele.rules import VGP, Site
+from thiele.rules import CVI, VGP, Site
 from thiele.series import Series
 from thiele.tied import Tied
 
@@ -27,9 +28,15 @@ IMPLAUSIBLE = 1.0
 DATA_IN_A_PROGRAM = 16_384
 
 
-def tied(model: Any, data: Series) -> Series | Tied:
-    """The data as the model's sites take them: each by itself, or by the segments between inducing times."""
-    return model.inducing.tie(data) if isinstance(model.inducing, Places) else data
+def tied(model: Any, data: Series, batched: bool = False) -> Series | Tied | Grouped:
+    """The data as the model's sites take them: each by itself, or by the segments between inducing times, whose sites
+    are of the data where that is less work and all of these are visited.
+    """
+    if not isinstance(model.inducing, Places):
+        return data
+    by_datum = isinstance(model.rule, CVI) and not model.kernel.in_space and not batched
+    grouped = model.inducing.group(data, model.kernel) if by_datum else None
+    return model.inducing.tie(data) if grouped is None else grouped
 
 
 class Search:
@@ -37,7 +44,7 @@ class Search:
 
     def __init__(self, model: Any, data: Series, scales: np.ndarray, batch_size: int | None = None) -> None:
         self.model, self.series, self.scales = model, data, scales
-        self.data = tied(model, data)
+        self.data = tied(model, data, batch_size is not None)
         self.start = np.asarray(unconstrain(model)) / scales
         self.moving = model.inducing is not None and unconstrain(model.inducing).size > 0
         self.sites: Any = None

@@ -20,6 +20,7 @@ from thiele.approximate import setting
 from thiele.chain import posterior
 from thiele.inference import Ascent, Inferred, ascend
 from thiele.likelihoods import has_gaussian_noise as gaussian_noise
+from thiele.own_sites import Grouped
 from thiele.parameters import constrain, log_prior
 from thiele.posterior import ChainPosterior, InducedPosterior
 from thiele.precision import scalar_in_double
@@ -67,7 +68,7 @@ def _found(inferred: Inferred) -> Found:
     return Found(inferred.sites, inferred.marginals, report)
 
 
-def _value(model: Any, data: Series | Tied, start: Site | None) -> tuple[Float[Array, ""], Found]:
+def _value(model: Any, data: Series | Tied | Grouped, start: Site | None) -> tuple[Float[Array, ""], Found]:
     if is_exact(model):
         return exact.log_likelihood(model.kernel, model.likelihood, model.mean.value, data), _exactly()
     at = setting(model, data)
@@ -77,14 +78,14 @@ def _value(model: Any, data: Series | Tied, start: Site | None) -> tuple[Float[A
 
 @scalar_in_double
 @compiled
-def log_likelihood(model: Any, data: Series | Tied) -> Float[Array, ""]:
+def log_likelihood(model: Any, data: Series | Tied | Grouped) -> Float[Array, ""]:
     """log p(y), exact or as the rule's energy approximates it, differentiable in model and data."""
     return _value(model, data, None)[0]
 
 
 @compiled
 def objective_and_gradient(
-    model: Any, vector: Float[Array, " free"], data: Series | Tied, start: Site | None
+    model: Any, vector: Float[Array, " free"], data: Series | Tied | Grouped, start: Site | None
 ) -> tuple[tuple[Float[Array, ""], Found], Float[Array, " free"]]:
     """What learning maximises, the log likelihood and the log priors, at free values `vector`, with its gradient there;
     sites start from `start`.
@@ -99,7 +100,7 @@ def objective_and_gradient(
 
 
 def alternate(
-    model: Any, vector: Float[Array, " free"], data: Series | Tied, state: Any
+    model: Any, vector: Float[Array, " free"], data: Series | Tied | Grouped, state: Any
 ) -> tuple[Float[Array, ""], Float[Array, " free"], Any, Int[Array, ""]]:
     """One round of the paper's schedule: one sweep of the sites, then the gradient of the energy with them held. A rule
     by plain gradients moves its sites along the same gradient as the hyperparameters.
@@ -146,7 +147,7 @@ class Ran(NamedTuple):
 @optimised
 def rounds(
     model: Any,
-    data: Series | Tied,
+    data: Series | Tied | Grouped,
     climber: Climber,
     scales: Float[Array, " free"],
     learning_rate: Float[Array, ""],
@@ -181,26 +182,26 @@ def rounds(
 
 
 @compiled
-def begin(model: Any, data: Series | Tied) -> Any:
+def begin(model: Any, data: Series | Tied | Grouped) -> Any:
     """Where the paper's schedule begins."""
     return approximate.begin(model.rule, setting(model, data))
 
 
 @compiled
-def first_sites(model: Any, data: Series | Tied) -> Site:
+def first_sites(model: Any, data: Series | Tied | Grouped) -> Site:
     """Where sweeps to convergence begin."""
     return approximate.first_sites(setting(model, data))
 
 
 @compiled
-def find_sites(model: Any, data: Series | Tied) -> tuple[Float[Array, ""], Found]:
+def find_sites(model: Any, data: Series | Tied | Grouped) -> tuple[Float[Array, ""], Found]:
     """Sites to convergence at the model's hyperparameters, and their energy."""
     found = approximate.find_sites(model.rule, setting(model, data))
     return found.energy, _found(found)
 
 
 def condition(
-    model: Any, data: Series | Tied, sites: Site | None, marginals: Any = None
+    model: Any, data: Series | Tied | Grouped, sites: Site | None, marginals: Any = None
 ) -> tuple[ChainPosterior | InducedPosterior, Float[Array, ""] | None]:
     """The posterior at the model's hyperparameters, given the sites where it is not exact; else with log p(y).
 
@@ -213,7 +214,7 @@ def condition(
 
 @compiled
 def _condition(
-    model: Any, data: Series | Tied, sites: Site | None
+    model: Any, data: Series | Tied | Grouped, sites: Site | None
 ) -> tuple[ChainPosterior | InducedPosterior, Float[Array, ""] | None]:
     if sites is not None:
         return approximate.condition(model, data, sites), None
@@ -223,7 +224,7 @@ def _condition(
 
 
 @compiled
-def leave_one_out(model: Any, data: Series | Tied, sites: Site | None) -> Float[Array, " n"]:
+def leave_one_out(model: Any, data: Series | Tied | Grouped, sites: Site | None) -> Float[Array, " n"]:
     """log p(y_n | the others) for each datum in the order of time, without a refit."""
     at = setting(model, data)
     if sites is None:

@@ -4,13 +4,14 @@ from thiele.chain.forms import choose_form, log_normaliser, marginals, outputs, 
 from thiele.chain.pairs import PairInformation, absorb
 from thiele.chain.sampling import sample, sample_prior
 from thiele.chain.smoothing import Marginals, Outputs
-from thiele.chain.types import Chain, Information, Move, Posterior, Tabulated
+from thiele.chain.types import Chain, Information, Move, Noise, Posterior, Tabulated
 
 __all__ = [
     "Chain",
     "Information",
     "Marginals",
     "Move",
+    "Noise",
     "Outputs",
     "PairInformation",
     "Posterior",

@@ -24,7 +24,7 @@ from jaxtyping import Array
 from thiele.chain.layouts import Layout
 from thiele.chain.matrices import dense
 from thiele.chain.recursions import Filter, Map, Step, forward
-from thiele.chain.types import Chain, Information, Move, Moves, Tabulated
+from thiele.chain.types import Chain, Information, Move, Moves, Noise, Tabulated
 
 
 class Pieces(NamedTuple):
@@ -35,6 +35,7 @@ class Pieces(NamedTuple):
     shift: Array | None
     centre: Array | None
     mix: Array | None
+    noise: Noise | None = None
 
 
 class Problem(NamedTuple):
@@ -63,6 +64,8 @@ class Problem(NamedTuple):
             h=column(piece.shift),
             c=column(piece.centre),
             mix=None if piece.mix is None else alg.unpack(piece.mix),
+            R=None if piece.noise is None else alg.fold(alg.unpack(piece.noise.cov)),
+            V=None if piece.noise is None else alg.unpack(piece.noise.cross),
         )
 
     def _prepare(self, inputs: Any) -> Any:
@@ -101,11 +104,8 @@ def lay_out(chain: Chain, info: Information, layout: Layout) -> Problem:
     """Cut a chain and its information into lanes and chunks."""
     d = chain.mean.shape[0]
     H = np.eye(d) if info.H is None else info.H
-    split = lambda x: None if x is None else layout.split(x)  # noqa: E731
-    pieces = Pieces(
-        jax.tree.map(layout.split, chain.inputs),
-        *(split(x) for x in (info.precision, info.shift, info.centre, info.mix)),
-    )
+    seen = info.precision, info.shift, info.centre, info.mix, info.noise
+    pieces = Pieces(*jax.tree.map(layout.split, (chain.inputs, *seen)))
     return Problem(chain.moves, layout, H, d, chain.mean.dtype, pieces)
 
 

@@ -20,10 +20,10 @@ from jaxtyping import Array, Float
 from thiele.chain.lanes import Pieces, lay_out, log_normaliser_of
 from thiele.chain.layouts import Layout, choose_layout
 from thiele.chain.matrices import pack_blocks
-from thiele.chain.recursions import smoothed_output
+from thiele.chain.recursions import own_curvature, smoothed_output, with_next
 from thiele.chain.smoothing import Outputs, outputs_in, pack_outputs
 from thiele.chain.sweeps import Emit, Visit, sweep
-from thiele.chain.types import Chain, Information, Move
+from thiele.chain.types import Chain, Information, Move, Noise
 
 
 def log_normaliser(chain: Chain, info: Information, lanes: int | None = None) -> Float[Array, ""]:
@@ -128,21 +128,33 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
         spread = alg.sub(P, alg.congruence(p, M))
         D = alg.sub(alg.mul(r, alg.transpose(r)), N)
         of_mean = alg.mul_within(r, alg.transpose(filtered), step.A)
-        by_A = alg.add(of_mean, alg.mul_within(D, alg.mul(step.A, spread), step.A))
+        moved = alg.mul(step.A, spread)
+        if step.V is not None:
+            moved = alg.sub(moved, alg.mul(step.V, alg.mul(M, alg.transpose(p))))
+        by_A = alg.add(of_mean, alg.mul_within(D, moved, step.A))
         by_Q = alg.fold(alg.scale(0.5, D))
-        f, V, g, cross = smoothed_output(alg, H, step, visit.before, visit.gain, visit.after)
+        seen = smoothed_output(alg, H, step, visit.before, visit.gain, visit.after)
+        f, V, g, cross, *_ = seen
+        seen = tuple(x for x in seen if x is not None)
         away = f if step.c is None else alg.sub(f, step.c)
         by_Lam = alg.scale(-0.5, alg.add(alg.mul(away, alg.transpose(away)), V))
         by_c = alg.mul(alg.unfold(step.Lam), away)
         if step.mix is None:
-            return by_A, by_Q, r, (f, V), by_Lam, by_c, None
+            return by_A, by_Q, r, seen, by_Lam, by_c, None, None
         # E (h − Λ (f − c)) gᵀ: of the slope of the log density in f, times what is mixed.
         slope = alg.scale(-1.0, by_c) if step.h is None else alg.sub(step.h, by_c)
         pulled = alg.mul(alg.unfold(step.Lam), alg.transpose(cross))
-        return by_A, by_Q, r, (f, V, g, cross), by_Lam, by_c, alg.sub(alg.mul(slope, alg.transpose(g)), pulled)
+        by_mix = alg.sub(alg.mul(slope, alg.transpose(g)), pulled)
+        if step.R is None:
+            return by_A, by_Q, r, seen, by_Lam, by_c, by_mix, None
+        T = with_next(alg, step, p)
+        Y = alg.mul(N, T)
+        by_R = alg.scale(0.5, alg.sub(alg.mul(slope, alg.transpose(slope)), own_curvature(alg, M, T, Y)))
+        by_V = alg.add(alg.mul(r, alg.transpose(slope)), alg.mul(Y, M))
+        return by_A, by_Q, r, seen, by_Lam, by_c, by_mix, (by_R, by_V)
 
     def gather(piece: Pieces, found: tuple[Any, ...]) -> tuple[Any, Any]:
-        by_A, by_Q, r, seen, by_Lam, by_c, by_mix = found
+        by_A, by_Q, r, seen, by_Lam, by_c, by_mix, by_noise = found
         move, pull = jax.vjp(lambda moves, x: moves(moves.prepare(x)), chain.moves, piece.inputs)
         slope = Move(
             A=alg.pack_blocks(by_A, move.A),
@@ -155,12 +167,15 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
             alg.pack(by_Lam, (count, count), batch),
             None if info.centre is None else alg.pack(by_c, (count, 1), batch)[:, 0],
             None if info.mix is None else alg.pack(by_mix, info.mix.shape[:2], batch),
+            None
+            if by_noise is None
+            else Noise(*(alg.pack(x, (k, count), batch) for x, k in zip(by_noise, (count, d), strict=True))),
             pack_outputs(problem, seen),
         )
         return along, by_moves
 
     swept = sweep(chain, problem, Emit(at_one_step, gather))
-    by_inputs, by_Lam, by_c, by_mix, seen = swept.results
+    by_inputs, by_Lam, by_c, by_mix, by_noise, seen = swept.results
     r0, N0 = swept.first.r[:, 0], swept.first.N[:, :, 0]
     by_cov = pack_blocks(0.5 * (jnp.outer(r0, r0) - N0), chain.cov)
     join = lambda x: None if x is None else layout.join(x, n)  # noqa: E731
@@ -169,6 +184,12 @@ def value_and_gradient(chain: Chain, info: Information, layout: Layout, inputs: 
         value=swept.log,
         by_chain=Chain(r0, by_cov, swept.totals, ()),
         by_inputs=jax.tree.map(lambda g, x: layout.join(g, x.shape[-1]), by_inputs, chain.inputs) if inputs else None,
-        by_info=Information(join(by_Lam), None if info.shift is None else found.mean, join(by_c), mix=join(by_mix)),
+        by_info=Information(
+            join(by_Lam),
+            None if info.shift is None else found.mean,
+            join(by_c),
+            mix=join(by_mix),
+            noise=jax.tree.map(join, by_noise),
+        ),
         outputs=found,
     )

@@ -8,7 +8,8 @@ prediction N(m, P) and information (Λ, h, c) on f = H x, write G = H P Hᵀ, v 
 
 Nothing is inverted but I + Λ G, so Q = 0, P = 0 and Λ = 0 are ordinary values.
 
-Where the information is on mixtures f = B g of the outputs g = H x, with a B of each state's own, H above is B H.
+Where the information is on mixtures f = B g of the outputs g = H x, with a B of each state's own, H above is B H. Where
+f has noise ζ too, R = Cov ζ is part of G, and V = Cov(q, ζ) of what ties f to the next state: T = A P Hᵀ + V.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Step(NamedTuple):
     h: Matrix | None
     c: Matrix | None
     mix: Matrix | None = None
+    R: Matrix | None = None
+    V: Matrix | None = None
     log: Array | None = None
 
 
@@ -86,10 +89,22 @@ def spread_of_output(alg: ModuleType, H: Matrix, step: Step, state: Filter) -> M
     return state.p if step.mix is None else alg.mul(state.P, alg.transpose(emission(alg, H, step)))
 
 
+def output_variance(alg: ModuleType, H: Matrix, step: Step, p: Matrix) -> Matrix:
+    """G, from the emission matrix as the information sees it."""
+    G = alg.symmetric(alg.mul(H, p))
+    return G if step.R is None else alg.add(G, alg.unfold(step.R))
+
+
+def with_next(alg: ModuleType, step: Step, p: Matrix) -> Matrix:
+    """T: the covariance of the next state's prediction with f."""
+    Ap = alg.mul(step.A, p)
+    return Ap if step.V is None else alg.add(Ap, step.V)
+
+
 def gain(alg: ModuleType, H: Matrix, step: Step, m: Matrix, p: Matrix) -> Gain:
     """M, ξ and the log factor of one state's information."""
     H = emission(alg, H, step)
-    G = alg.symmetric(alg.mul(H, p))
+    G = output_variance(alg, H, step, p)
     mu = alg.mul(H, m)
     M, Bh, log_det = alg.resolve(alg.unfold(step.Lam), G, step.h)
     v = alg.scale(-1.0, mu) if step.c is None else alg.sub(step.c, mu)
@@ -106,19 +121,18 @@ def forward(alg: ModuleType, H: Matrix, state: Filter, start: Map | None, step: 
     """Absorb a state's information, then predict the next state."""
     p = spread_of_output(alg, H, step, state)
     M, xi, log = gain(alg, H, step, state.m, p)
-    Ap = alg.mul(step.A, p)
-    ApM = alg.mul(Ap, M)
-    m = alg.add(alg.mul(step.A, state.m), alg.mul(Ap, xi))
+    T = with_next(alg, step, p)
+    m = alg.add(alg.mul(step.A, state.m), alg.mul(T, xi))
     if step.b is not None:
         m = alg.add(m, step.b)
-    P = alg.add(alg.sub(alg.congruence(step.A, state.P), alg.congruence(Ap, M)), alg.unfold(step.Q))
+    P = alg.add(alg.sub(alg.congruence(step.A, state.P), alg.congruence(T, M)), alg.unfold(step.Q))
     log = state.log + log if step.log is None else state.log + (log + step.log)
     moved = Filter(m, P, alg.mul(P, alg.transpose(H)) if step.mix is None else None, log)
     if start is None:
         return moved, None
     f = start.f if step.mix is None else alg.mul(step.mix, start.f)
     ft = alg.transpose(f)
-    Phi = alg.sub(alg.mul(step.A, start.Phi), alg.mul(ApM, f))
+    Phi = alg.sub(alg.mul(step.A, start.Phi), alg.mul(alg.mul(T, M), f))
     return moved, Map(
         Phi=Phi,
         f=alg.mul(H, Phi),
@@ -130,20 +144,26 @@ def forward(alg: ModuleType, H: Matrix, state: Filter, start: Map | None, step: 
 def backward(alg: ModuleType, H: Matrix, after: Backward, step: Step, p: Matrix, gain: Gain) -> Backward:
     """Carry information from the next state's prediction to this one's, adding this state's own.
 
-    With closed-loop E = I − Hᵀ M pᵀ: r = Hᵀ ξ + E Aᵀ r',  N = Hᵀ M H + E Aᵀ N' A Eᵀ. Multiplied out, with u = Aᵀ N' A p
-    and V = M uᵀ − ½ (M + M pᵀ u M) H, that is N = Aᵀ N' A − Hᵀ V − Vᵀ H: two products with blocks, the rest is thin.
+    With the closed loop W = A − T M H: r = Hᵀ ξ + Wᵀ r',  N = Hᵀ M H + Wᵀ N' W. Multiplied out, with Y = N' T and
+    U = M Yᵀ A − ½ (M + M Tᵀ Y M) H, that is N = Aᵀ N' A − Hᵀ U − Uᵀ H: two products with blocks, the rest is thin.
     """
     H = emission(alg, H, step)
     At = alg.transpose(step.A)
     Ht = alg.transpose(H)
     r = alg.mul(At, after.r)
     N = alg.congruence(At, after.N)
-    ut = alg.transpose(alg.mul(At, alg.mul(after.N, alg.mul(step.A, p))))
-    own = alg.add(gain.M, alg.congruence(gain.M, alg.symmetric(alg.mul(ut, p))))
-    V = alg.sub(alg.mul(gain.M, ut), alg.mul(alg.scale(0.5, own), H))
-    HtV = alg.mul(Ht, V)
-    xi = alg.sub(gain.xi, alg.mul(gain.M, alg.mul(alg.transpose(p), r)))
-    return Backward(alg.add(r, alg.mul(Ht, xi)), alg.symmetric(alg.sub(alg.sub(N, HtV), alg.transpose(HtV))))
+    T = with_next(alg, step, p)
+    Y = alg.mul(after.N, T)
+    own = own_curvature(alg, gain.M, T, Y)
+    U = alg.sub(alg.mul(gain.M, alg.transpose(alg.mul(At, Y))), alg.mul(alg.scale(0.5, own), H))
+    HtU = alg.mul(Ht, U)
+    xi = alg.sub(gain.xi, alg.mul(gain.M, alg.mul(alg.transpose(T), after.r)))
+    return Backward(alg.add(r, alg.mul(Ht, xi)), alg.symmetric(alg.sub(alg.sub(N, HtU), alg.transpose(HtU))))
+
+
+def own_curvature(alg: ModuleType, M: Matrix, T: Matrix, Y: Matrix) -> Matrix:
+    """M + M Tᵀ Y M: minus the second derivative of the log-normaliser in the mean of f."""
+    return alg.add(M, alg.congruence(M, alg.symmetric(alg.mul(alg.transpose(T), Y))))
 
 
 class Loop(NamedTuple):
@@ -154,11 +174,11 @@ class Loop(NamedTuple):
 
 
 def closed_loop(alg: ModuleType, H: Matrix, step: Step, p: Matrix, gain: Gain) -> Loop:
-    """W = A Eᵀ = A − A p M H, and what the state's own information adds."""
+    """W = A − T M H, and what the state's own information adds."""
     H = emission(alg, H, step)
     Ht, MH = alg.transpose(H), alg.mul(gain.M, H)
     return Loop(
-        alg.sub(step.A, alg.mul(alg.mul(step.A, p), MH)),
+        alg.sub(step.A, alg.mul(with_next(alg, step, p), MH)),
         Backward(alg.mul(Ht, gain.xi), alg.symmetric(alg.mul(Ht, MH))),
     )
 
@@ -170,16 +190,22 @@ def backward_in_loop(alg: ModuleType, after: Backward, loop: Loop) -> Backward:
 
 
 class Smoothed(NamedTuple):
-    """f = H x given everything, N(f, V); with mixing also the mean g of what is mixed, and Cov(g, f)."""
+    """f = H x given everything, N(f, V); with mixing also the mean g of what is mixed, and Cov(g, f). With noise of
+    its own, also what the later information says: r' of the next state's prediction, and −∂r'/∂f as Z.
+    """
 
     f: Matrix
     V: Matrix
     g: Matrix | None = None
     cross: Matrix | None = None
+    r: Matrix | None = None
+    Z: Matrix | None = None
 
 
 def smoothed_output(alg: ModuleType, H: Matrix, step: Step, before: Filter, gain: Gain, after: Backward) -> Smoothed:
     """The output at one state: (r, N) carried back over the move, onto the filtered state."""
+    if step.R is not None:
+        return _smoothed_noisy_output(alg, H, step, before, gain, after)
     pt = alg.transpose(before.p)
     filtered = alg.add(before.m, alg.mul(before.p, gain.xi))
     # Cov(g, x) as filtered, then over the move to the next state.
@@ -195,3 +221,25 @@ def smoothed_output(alg: ModuleType, H: Matrix, step: Step, before: Filter, gain
     cross = alg.sub(alg.mul(of_f, alg.transpose(H)), alg.mul(ahead, alg.transpose(carried)))
     V = alg.mul(cross, alg.transpose(step.mix))
     return Smoothed(alg.mul(step.mix, g), alg.symmetric(V), g, alg.transpose(cross))
+
+
+def _smoothed_noisy_output(
+    alg: ModuleType, H: Matrix, step: Step, before: Filter, gain: Gain, after: Backward
+) -> Smoothed:
+    """The same where f has noise that it shares with the move: with E = I − M G and Z = N' T E,
+
+    f = H m + G ξ + Eᵀ Tᵀ r',   V = G E − Eᵀ Tᵀ Z,   Cov(x, f) = p E − (P Aᵀ − p M Tᵀ) Z.
+    """
+    Hf, p, M, At = emission(alg, H, step), before.p, gain.M, alg.transpose(step.A)
+    G, T = output_variance(alg, Hf, step, p), with_next(alg, step, p)
+    Tt = alg.transpose(T)
+    shrunk = lambda X: alg.sub(X, alg.mul(alg.mul(X, M), G))  # noqa: E731 - X E
+    Z = shrunk(alg.mul(after.N, T))
+    pulled = alg.mul(Tt, after.r)
+    score = alg.sub(gain.xi, alg.mul(M, pulled))
+    f = alg.add(alg.add(alg.mul(Hf, before.m), pulled), alg.mul(G, score))
+    TtZ = alg.mul(Tt, Z)
+    V = alg.sub(shrunk(G), alg.sub(TtZ, alg.mul(G, alg.mul(M, TtZ))))
+    x = alg.add(before.m, alg.add(alg.mul(p, score), alg.mul(before.P, alg.mul(At, after.r))))
+    cross = alg.sub(alg.add(shrunk(p), alg.mul(p, alg.mul(M, TtZ))), alg.mul(before.P, alg.mul(At, Z)))
+    return Smoothed(f, alg.symmetric(V), alg.mul(H, x), alg.mul(H, cross), after.r, Z)

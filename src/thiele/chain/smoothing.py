@@ -47,13 +47,16 @@ def posterior(
 
 class Outputs(NamedTuple):
     """Marginals N(mean_i, var_i) of f_i = H x_i given all information; where f_i = mix_i g_i, the mean of g_i and
-    Cov(g_i, f_i) too.
+    Cov(g_i, f_i) too; where f_i has noise of its own, also the later information: r of the prediction of x_{i+1}, and
+    minus the derivative of r in the mean of f_i as Z.
     """
 
     mean: Float[Array, "l n"]
     var: Float[Array, "l l n"]
     mixed: Float[Array, "g n"] | None = None
     cross: Float[Array, "g l n"] | None = None
+    r: Float[Array, "d n"] | None = None
+    Z: Float[Array, "d l n"] | None = None
 
 
 def outputs(chain: Chain, info: Information, lanes: int | None = None) -> tuple[Outputs, Float[Array, ""]]:
@@ -80,15 +83,15 @@ def outputs_in(layout: Layout, chain: Chain, info: Information) -> tuple[Outputs
 
 
 def pack_outputs(problem: Problem, seen: Sequence[Any]) -> tuple[Array, ...]:
-    """What `Outputs` holds at the steps of one chunk: mean and variance, and where f is mixed its source's too."""
+    """What `Outputs` holds at the steps of one chunk, of which two, four or six are there."""
     layout = problem.layout
     pack = lambda X, shape: layout.algebra.pack(X, shape, layout.batch)  # noqa: E731
     count = problem.pieces.precision.shape[1]
     found = pack(seen[0], (count, 1))[:, 0], pack(seen[1], (count, count))
-    if len(seen) == 2:
-        return found
-    of = problem.H.shape[0]
-    return *found, pack(seen[2], (of, 1))[:, 0], pack(seen[3], (of, count))
+    for k, of in zip((2, 4), (problem.H.shape[0], problem.d), strict=True):
+        if len(seen) > k:
+            found = *found, pack(seen[k], (of, 1))[:, 0], pack(seen[k + 1], (of, count))
+    return found
 
 
 class Marginals(NamedTuple):

@@ -47,12 +47,22 @@ class Chain(NamedTuple):
     inputs: Any
 
 
+class Noise(NamedTuple):
+    """Noise ζ of the outputs themselves, f = … + ζ, that has to do with the noise q of the move to the next state: its
+    covariance, and Cov(q, ζ).
+    """
+
+    cov: Float[Array, "l l n"]
+    cross: Float[Array, "d l n"]
+
+
 class Information(NamedTuple):
     """exp(shift·f − ½ (f − centre)ᵀ precision (f − centre)),  f = H x or f = mix · H x, attached to every state.
 
     `H` selects or sums entries of the state (a static array of zeros and ones, or None for f = x); `mix` differs from
-    state to state and is differentiable. A row that was not observed has zero precision and zero shift. The centre
-    keeps y − f small in a sharp Gaussian likelihood, where shift = precision · y alone would lose digits.
+    state to state and is differentiable, and so is the `noise` that may come with it. A row that was not observed has
+    zero precision and zero shift. The centre keeps y − f small in a sharp Gaussian likelihood, where shift = precision ·
+    y alone would lose digits.
     """
 
     precision: Float[Array, "l l n"]
@@ -60,6 +70,7 @@ class Information(NamedTuple):
     centre: Float[Array, "l n"] | None = None
     H: np.ndarray | None = None
     mix: Float[Array, "l g n"] | None = None
+    noise: Noise | None = None
 
 
 class Posterior(NamedTuple):

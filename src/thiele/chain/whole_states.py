@@ -34,8 +34,8 @@ LARGEST_OF_MANY, MANY = 4, 512
 def applies(chain: Chain, info: Information, lanes: int | None) -> bool:
     """Whether a chain is of this kind, and goes in one lane."""
     d, n = chain.mean.shape[0], info.precision.shape[-1]
-    whole = info.H is None and info.centre is None and info.shift is not None and isinstance(chain.moves, Tabulated)
-    return whole and choose_layout(n, d, d, lanes).lanes == 1
+    whole = info.H is None and info.mix is None and info.centre is None and info.shift is not None
+    return whole and isinstance(chain.moves, Tabulated) and choose_layout(n, d, d, lanes).lanes == 1
 
 
 class Rows(NamedTuple):
