@@ -9,7 +9,9 @@ import thiele as th
 from tests.likelihoods.registry import jit
 from thiele import dense_sites
 from thiele import dense_sparse as dense
-from thiele.energies import observed
+from thiele.approximate import setting
+from thiele.energies import energy, observed
+from thiele.inference import initial_sites
 from thiele.likelihoods import Shifted
 from thiele.parameters import constrain, unconstrain
 
@@ -311,3 +313,19 @@ def test_dates_and_columns_are_inputs_too():
 def test_bad_input_is_refused_by_name(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
         call()
+
+
+@pytest.mark.parametrize("rule", [th.CVI(), th.PowerEP(power=0.5)])
+def test_the_energy_of_a_full_model_has_the_gradient_of_finite_differences(rule):
+    """Where q follows the hyperparameters, as it does for plain gradients and for the rules that are not stationary."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([np.sort(rng.uniform(0.0, 5.0, 40)), rng.uniform(-1.0, 1.0, 40)])
+    kernel = th.SpaceTime(th.Matern32(), th.spatial.Matern32(lengthscale=0.7), np.linspace(-1.0, 1.0, 4))
+    with jax.enable_x64(True):
+        model, data, _, _ = th.GP(kernel, th.Poisson(), rule=rule)._prepared(x, rng.poisson(1.5, 40).astype(float), {})
+        data = jax.tree.map(jnp.asarray, data)
+        sites = initial_sites(*setting(model, data))
+        of = jax.jit(lambda v: energy(rule, *setting(constrain(model, v), data), sites))
+        free, step = unconstrain(model), 1e-5
+        quotients = [(of(free + step * e) - of(free - step * e)) / (2.0 * step) for e in np.eye(len(free))]
+        np.testing.assert_allclose(jax.grad(of)(free), quotients, rtol=1e-6)

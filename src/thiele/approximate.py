@@ -91,11 +91,12 @@ def first_sites(at: Setting) -> Site:
 
 def condition(model: Any, data: Series | Tied | Grouped, sites: Site) -> ChainPosterior | InducedPosterior:
     """The posterior that the sites make."""
+    if isinstance(data, Grouped):
+        chain = own_sites(model.kernel, model.inducing.times, data)
+        return InducedPosterior(model.inducing.times, *chain.tied(sites, data.mask), "states")
     at = setting(model, data)
     if isinstance(data, Tied):
         return InducedPosterior(model.inducing.times, data.smooth(at.chain, sites)[0], sites, model.inducing.of)
-    if isinstance(at.chain, OwnSites):
-        return InducedPosterior(model.inducing.times, *at.chain.tied(sites, data.mask), "states")
     if isinstance(at.chain, Mixture):
         info, chain, times = at.chain.information(sites, at.data.mask), at.chain.chain, data.slots.time
     else:

@@ -9,11 +9,14 @@ by one, O(d²) for each; with more than there are functions it takes their sum a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Bool, Float
 
 from thiele.chain import Chain, Information, log_normaliser, outputs
@@ -108,11 +111,22 @@ class Mixture(NamedTuple):
         )
 
 
+@jax.custom_jvp
 def seen_through(w: Float[Array, "n L G"], q: MixedMarginal) -> Marginal:
-    """q(w·g), where q(g) is held and w may have moved since: the value is q's own, the derivative that in w."""
-    once = jnp.einsum("nlg,ngm->nlm", w, q.cross)
-    held = lax.stop_gradient(once)
-    return Marginal(jnp.einsum("nlg,ng->nl", w, q.mixed), q.var + (once - held) + jnp.swapaxes(once - held, 1, 2))
+    """q(w·g): the value is q's own. Where q is held the derivative is that of w with q(g) held; else q has it all."""
+    return Marginal(q.mean, q.var)
+
+
+@partial(seen_through.defjvp, symbolic_zeros=True)
+def _(primals: tuple[Array, MixedMarginal], tangents: tuple[Any, MixedMarginal]) -> tuple[Marginal, Marginal]:
+    (w, q), (moved, change) = primals, tangents
+    value = seen_through(w, q)
+    if not isinstance(change.var, SymbolicZero):
+        return value, Marginal(change.mean, change.var)
+    if isinstance(moved, SymbolicZero):
+        return value, jax.tree.map(jnp.zeros_like, value)
+    half = jnp.einsum("nlg,ngm->nlm", moved, q.cross)
+    return value, Marginal(jnp.einsum("nlg,ng->nl", moved, q.mixed), half + jnp.swapaxes(half, 1, 2))
 
 
 def mixing(

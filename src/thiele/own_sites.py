@@ -29,8 +29,8 @@ from thiele.mixtures import MixedMarginal, seen_through
 from thiele.rules.cavity import Marginal, Site
 from thiele.tables import as_array
 
-# Segments whose weights, or whose moments of 2 d entries squared, are in memory at once.
-SEGMENTS_AT_ONCE = 8192
+# Numbers of each of the arrays that are made of some segments at a time.
+NUMBERS_AT_ONCE = 2**21
 
 
 class Grouped(NamedTuple):
@@ -149,7 +149,7 @@ class OwnSites(NamedTuple):
             return pair_moments(A, L, noise_of_sites(sites), *states), sites
 
         whole = self.W, Site(*self._in_slots(sites, mask)), between(self.at.A), between(self.at.L), states
-        return _in_groups(some, whole)
+        return _in_groups(some, whole, self.at.dim**2)
 
     @property
     def _by_slot(self) -> tuple[Float[Array, "S pL d"], Float[Array, "S pL d"]]:
@@ -177,24 +177,29 @@ def own_sites(kernel: AbstractKernel, z: Float[Array, " M"], data: Grouped) -> O
     segment = jnp.arange(at.segments)
     # A slot that holds no datum must still lie in its segment.
     x = jnp.where(data.taken, data.time[data.row], at.inside(segment)[:, None])
-    W, rest = _in_groups(lambda x: tuple(at.project(*x)), (segment, x))
+    W, rest = _in_groups(lambda x: tuple(at.project(*x)), (segment, x), at.dim * x.shape[1])
     return OwnSites(at, W, rest, data)
 
 
-def _in_groups(function: Callable[[Any], Any], along: Any) -> Any:
-    """`function` of some segments at a time, in derivatives too."""
+def _in_groups(function: Callable[[Any], Any], along: Any, numbers: int) -> Any:
+    """`function` of some segments at a time, in derivatives too, where it makes so many numbers of each.
+
+    The last group begins where it ends with the last segment, and does some of the work again: nothing is padded, and
+    what is found is written where it stays.
+    """
     S = jax.tree.leaves(along)[0].shape[0]
-    groups = -(-S // SEGMENTS_AT_ONCE)
-    if groups == 1:
-        return function(along)
-    size = -(-S // groups)
+    size = min(S, max(1, NUMBERS_AT_ONCE // numbers))
+    function = jax.checkpoint(function)
+    some = lambda start: jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), along)  # noqa: E731
 
-    def cut(x: Array) -> Array:
-        padded = jnp.concatenate([x, jnp.broadcast_to(x[-1:], (groups * size - S, *x.shape[1:]))])
-        return padded.reshape(groups, size, *x.shape[1:])
+    def put(k: Array, found: Any) -> Any:
+        start = jnp.minimum(k * size, S - size)
+        write = lambda x, new: lax.dynamic_update_slice_in_dim(x, new, start, 0)  # noqa: E731
+        return jax.tree.map(write, found, function(some(start)))
 
-    found = lax.map(jax.checkpoint(function), jax.tree.map(cut, along))
-    return jax.tree.map(lambda x: x.reshape(groups * size, *x.shape[2:])[:S], found)
+    shapes = jax.eval_shape(function, jax.eval_shape(some, 0))
+    empty = jax.tree.map(lambda x: jnp.zeros((S, *x.shape[1:]), x.dtype), shapes)
+    return lax.fori_loop(0, -(-S // size), put, empty)
 
 
 def _turned(X: Array) -> Array:

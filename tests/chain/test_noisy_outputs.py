@@ -1,11 +1,14 @@
 """Outputs with noise that they share with the next move: a chain on (state, noise) says the same in a larger state."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thiele.chain import Chain, Information, Move, Noise, Tabulated, log_normaliser, outputs, posterior
+from thiele.chain import Chain, Information, Move, Noise, Tabulated, log_normaliser, matrices, outputs, posterior
 
 D, BLOCK, N = 6, 2, 40
 
@@ -103,3 +106,29 @@ def test_the_gradient_can_be_differentiated_again():
     for name, value in curve(noisy).items():
         expected = curve(doubled)[name]
         np.testing.assert_allclose(value, expected, atol=1e-7 * np.max(np.abs(expected)), err_msg=name)
+
+
+MANY_SYSTEMS = """
+import jax, numpy as np
+from thiele.chain import matrices
+with jax.enable_x64(True):
+    rng = np.random.default_rng(0)
+    G, h = rng.normal(size=(4000, 9, 9)), rng.normal(size=(4000, 9, 1))
+    G = G @ np.swapaxes(G, 1, 2)
+    Lam = np.broadcast_to(np.eye(9), G.shape)
+    _, found, _ = jax.jit(jax.vmap(matrices.resolve))(Lam, G, h)
+    np.testing.assert_allclose(found, np.linalg.solve(np.eye(9) + G, h), atol=1e-10)
+"""
+
+
+def test_thousands_of_systems_are_solved_without_waiting_for_each_other():
+    subprocess.run([sys.executable, "-c", MANY_SYSTEMS], check=True, timeout=100)
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 1e6, 1e10])
+def test_a_shift_is_shrunk_to_full_precision(sharpness):
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(5, 5))
+    G, Lam, h = root @ root.T, sharpness * np.diag(rng.random(5)), sharpness * rng.normal(size=(5, 1))
+    _, found, _ = matrices.resolve(jnp.asarray(Lam), jnp.asarray(G), jnp.asarray(h))
+    np.testing.assert_allclose(found, np.linalg.solve(np.eye(5) + Lam @ G, h), rtol=1e-8)

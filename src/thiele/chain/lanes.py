@@ -43,7 +43,7 @@ class Problem(NamedTuple):
 
     moves: Moves
     layout: Layout
-    H: np.ndarray
+    H: np.ndarray | None
     d: int
     dtype: Any
     pieces: Pieces
@@ -87,8 +87,8 @@ class Problem(NamedTuple):
         return jax.tree.map(lambda x: x[0], self.pieces)
 
     def emission(self) -> Any:
-        """H as the number system writes it."""
-        return self.layout.algebra.selection(self.H, self.dtype)
+        """H as the number system writes it; None where mixtures are of the state itself."""
+        return None if self.H is None else self.layout.algebra.selection(self.H, self.dtype)
 
     def filter_from(self, m: Array, P: Array) -> Filter:
         """The carry of a forward pass that starts at N(m, P), (d, lanes) and (d, d, lanes)."""
@@ -103,7 +103,7 @@ class Problem(NamedTuple):
 def lay_out(chain: Chain, info: Information, layout: Layout) -> Problem:
     """Cut a chain and its information into lanes and chunks."""
     d = chain.mean.shape[0]
-    H = np.eye(d) if info.H is None else info.H
+    H = np.eye(d) if info.H is None and info.mix is None else info.H
     seen = info.precision, info.shift, info.centre, info.mix, info.noise
     pieces = Pieces(*jax.tree.map(layout.split, (chain.inputs, *seen)))
     return Problem(chain.moves, layout, H, d, chain.mean.dtype, pieces)
@@ -138,7 +138,8 @@ def run_from_unknown_starts(problem: Problem) -> tuple[Filter, Map]:
     alg, dtype = layout.algebra, problem.dtype
     zero, eye = jnp.zeros((d, d, K), dtype), jnp.broadcast_to(jnp.eye(d, dtype=dtype)[:, :, None], (d, d, K))
     empty = jnp.zeros((d, K), dtype)
-    HPhi = jnp.broadcast_to(jnp.asarray(problem.H, dtype)[:, :, None], (*problem.H.shape, K))
+    H = jnp.asarray(np.eye(d) if problem.H is None else problem.H, dtype)
+    HPhi = jnp.broadcast_to(H[:, :, None], (*H.shape, K))
     column = alg.unpack(empty[:, None])
     start = Map(alg.unpack(eye), alg.unpack(HPhi), column, alg.fold(alg.unpack(zero)))
     tiny = jnp.finfo(dtype).eps * 1e-3

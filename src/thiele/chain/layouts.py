@@ -19,6 +19,8 @@ LARGEST_SCALAR_STATE_OF_FEW = 6
 LARGEST_SCALAR_OUTPUT = 2
 # Below this length a user waits for the compiler, not for the loop: one lane compiles soonest.
 SHORTEST_IN_LANES = 4096
+# Of larger states, a chunk of some is in the cache while it is visited, which pays sooner.
+SHORTEST_IN_CHUNKS = 512
 # A lane of scalars is one function: the chain must be long before many at once save more than their boundaries cost.
 SHORTEST_IN_LANES_OF_SCALARS = 32_768
 # The same for a kernel of a GPU, and for larger states: more outputs have no closed form.
@@ -130,7 +132,8 @@ def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Lay
         algebra = lanes_of_blocks
     length = -(-n // lanes)
     # A short chain is one chunk: what it would save in memory is not worth a second forward pass.
-    steps = length if n < (SHORTEST_IN_LANES_OF_SCALARS if scalars else SHORTEST_IN_LANES) else 64
+    shortest = SHORTEST_IN_CHUNKS if d > LARGEST_SCALAR_STATE else SHORTEST_IN_LANES
+    steps = length if n < (SHORTEST_IN_LANES_OF_SCALARS if scalars else shortest) else 64
     return Layout(lanes, -(-length // steps), steps, algebra)
 
 

@@ -80,8 +80,15 @@ class Backward(NamedTuple):
 
 
 def emission(alg: ModuleType, H: Matrix, step: Step) -> Matrix:
-    """H as the information at one state sees it: mixed, where it is on mixtures."""
-    return H if step.mix is None else alg.mul(step.mix, H)
+    """H as the information at one state sees it: mixed, where it is on mixtures, which may be of the state itself."""
+    if step.mix is None:
+        return H
+    return step.mix if H is None else alg.mul(step.mix, H)
+
+
+def of_state(alg: ModuleType, H: Matrix | None, X: Matrix) -> Matrix:
+    """H X, or X where the state itself is mixed."""
+    return X if H is None else alg.mul(H, X)
 
 
 def spread_of_output(alg: ModuleType, H: Matrix, step: Step, state: Filter) -> Matrix:
@@ -135,7 +142,7 @@ def forward(alg: ModuleType, H: Matrix, state: Filter, start: Map | None, step: 
     Phi = alg.sub(alg.mul(step.A, start.Phi), alg.mul(alg.mul(T, M), f))
     return moved, Map(
         Phi=Phi,
-        f=alg.mul(H, Phi),
+        f=of_state(alg, H, Phi),
         h=alg.add(start.h, alg.mul(ft, xi)),
         J=alg.add(start.J, alg.congruence(ft, M)),
     )
@@ -209,16 +216,17 @@ def smoothed_output(alg: ModuleType, H: Matrix, step: Step, before: Filter, gain
     pt = alg.transpose(before.p)
     filtered = alg.add(before.m, alg.mul(before.p, gain.xi))
     # Cov(g, x) as filtered, then over the move to the next state.
-    HP = pt if step.mix is None else alg.mul(H, before.P)
-    Hspread = alg.sub(HP, alg.mul(alg.mul(alg.mul(H, before.p), gain.M), pt))
+    HP = pt if step.mix is None else of_state(alg, H, before.P)
+    Hspread = alg.sub(HP, alg.mul(alg.mul(of_state(alg, H, before.p), gain.M), pt))
     carried = alg.mul(Hspread, alg.transpose(step.A))
-    g = alg.add(alg.mul(H, filtered), alg.mul(carried, after.r))
+    g = alg.add(of_state(alg, H, filtered), alg.mul(carried, after.r))
     if step.mix is None:
         V = alg.sub(alg.mul(Hspread, alg.transpose(H)), alg.congruence(carried, after.N))
         return Smoothed(g, alg.symmetric(V))
     of_f = alg.mul(step.mix, Hspread)
     ahead = alg.mul(alg.mul(step.mix, carried), after.N)
-    cross = alg.sub(alg.mul(of_f, alg.transpose(H)), alg.mul(ahead, alg.transpose(carried)))
+    seen = of_f if H is None else alg.mul(of_f, alg.transpose(H))
+    cross = alg.sub(seen, alg.mul(ahead, alg.transpose(carried)))
     V = alg.mul(cross, alg.transpose(step.mix))
     return Smoothed(alg.mul(step.mix, g), alg.symmetric(V), g, alg.transpose(cross))
 
@@ -242,4 +250,4 @@ def _smoothed_noisy_output(
     V = alg.sub(shrunk(G), alg.sub(TtZ, alg.mul(G, alg.mul(M, TtZ))))
     x = alg.add(before.m, alg.add(alg.mul(p, score), alg.mul(before.P, alg.mul(At, after.r))))
     cross = alg.sub(alg.add(shrunk(p), alg.mul(p, alg.mul(M, TtZ))), alg.mul(before.P, alg.mul(At, Z)))
-    return Smoothed(f, alg.symmetric(V), alg.mul(H, x), alg.mul(H, cross), after.r, Z)
+    return Smoothed(f, alg.symmetric(V), of_state(alg, H, x), of_state(alg, H, cross), after.r, Z)

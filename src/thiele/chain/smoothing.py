@@ -88,7 +88,8 @@ def pack_outputs(problem: Problem, seen: Sequence[Any]) -> tuple[Array, ...]:
     pack = lambda X, shape: layout.algebra.pack(X, shape, layout.batch)  # noqa: E731
     count = problem.pieces.precision.shape[1]
     found = pack(seen[0], (count, 1))[:, 0], pack(seen[1], (count, count))
-    for k, of in zip((2, 4), (problem.H.shape[0], problem.d), strict=True):
+    mixed = problem.d if problem.H is None else problem.H.shape[0]
+    for k, of in zip((2, 4), (mixed, problem.d), strict=True):
         if len(seen) > k:
             found = *found, pack(seen[k], (of, 1))[:, 0], pack(seen[k + 1], (of, count))
     return found

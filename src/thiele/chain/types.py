@@ -61,8 +61,8 @@ class Information(NamedTuple):
 
     `H` selects or sums entries of the state (a static array of zeros and ones, or None for f = x); `mix` differs from
     state to state and is differentiable, and so is the `noise` that may come with it. A row that was not observed has
-    zero precision and zero shift. The centre keeps y − f small in a sharp Gaussian likelihood, where shift = precision ·
-    y alone would lose digits.
+    zero precision and zero shift. The centre keeps y − f small in a sharp Gaussian likelihood, where a shift of
+    precision · y alone would lose digits.
     """
 
     precision: Float[Array, "l l n"]
