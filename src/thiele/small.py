@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 LARGEST = 2
 
 
-def eliminated(rows: list[list[Array]]) -> tuple[list[list[Array]], Array]:
+def _eliminated(rows: list[list[Array]]) -> tuple[list[list[Array]], Array]:
     """X = A⁻¹ R and log |det A| from the rows of [A R], by elimination; the largest of each column is its pivot."""
     n = len(rows)
     for k in range(n):
@@ -47,8 +47,27 @@ def solve(A: Float[Array, "n n"], R: Float[Array, "n m"]) -> tuple[Float[Array, 
     if n > LARGEST:
         factors = lu_factor(A)
         return lu_solve(factors, R), jnp.sum(jnp.log(jnp.abs(jnp.diagonal(factors[0]))))
-    found, log_det = eliminated(_numbers(jnp.concatenate([A, R], axis=1)))
+    found, log_det = _eliminated(_numbers(jnp.concatenate([A, R], axis=1)))
     return jnp.stack([jnp.stack(row) for row in found]), log_det
+
+
+def eliminated(A: Float[Array, "n n"], R: Float[Array, "n m"]) -> tuple[Float[Array, "n m"], Float[Array, ""]]:
+    """The same by plain arithmetic on whole rows, which one system in a loop is soonest done by."""
+    n = A.shape[0]
+    rows = list(jnp.concatenate([A, R], axis=1))
+    for k in range(n):
+        for i in range(k + 1, n):
+            larger = jnp.abs(rows[i][k]) > jnp.abs(rows[k][k])
+            rows[k], rows[i] = (jnp.where(larger, *pair) for pair in ((rows[i], rows[k]), (rows[k], rows[i])))
+        for i in range(k + 1, n):
+            rows[i] = rows[i] - rows[i][k] / rows[k][k] * rows[k]
+    found: list[Array] = []
+    for i in reversed(range(n)):
+        right = rows[i][n:]
+        for k, above in enumerate(found, start=i + 1):
+            right = right - rows[i][k] * above
+        found.insert(0, right / rows[i][i])
+    return jnp.stack(found), jnp.log(jnp.abs(jnp.stack([row[i] for i, row in enumerate(rows)]))).sum()
 
 
 def cholesky(A: Float[Array, "n n"]) -> Float[Array, "n n"]:

@@ -76,8 +76,8 @@ def test_a_run_is_marked_and_a_run_that_reads_nothing_is_not():
     assert marked not in one_step.lower(start).as_text()
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 4])
-def test_inducing_states_number_by_number(d, monkeypatch):
+@pytest.mark.parametrize("d", [1, 2, 3, 5])
+def test_inducing_states_in_one_function(d, monkeypatch):
     rng = np.random.default_rng(d)
     n = 12
     square = lambda *batch: (lambda X: jnp.asarray(X @ np.swapaxes(X, -1, -2)))(rng.normal(size=(*batch, d, d)))  # noqa: E731
@@ -92,8 +92,8 @@ def test_inducing_states_number_by_number(d, monkeypatch):
         h=jnp.asarray(rng.normal(size=(n, d))),
     )
     found = {}
-    for by_numbers in (True, False):
-        monkeypatch.setattr(whole_states, "_by_numbers", lambda *_, chosen=by_numbers: chosen)
+    for largest in (5, 0):
+        monkeypatch.setattr(whole_states, "LARGEST_IN_ONE_FUNCTION", largest)
         jax.clear_caches()
-        found[by_numbers] = quick_jit(lambda start, rows: whole_states.value_and_slopes(start, rows))(start, rows)
-    assert_close(found[True], found[False])
+        found[largest] = quick_jit(lambda start, rows: whole_states.value_and_slopes(start, rows))(start, rows)
+    assert_close(found[5], found[0])

@@ -31,37 +31,39 @@ LAST_TESTED = 0, 11
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 3))
 def walk(step: Step, carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
-    """`jax.lax.scan` of an elementwise `step` over all lanes: what is carried is (lanes,), and `xs` are (n, lanes)."""
+    """`jax.lax.scan` of a `step` of plain arithmetic on few numbers."""
     starts, form_of_carry = jax.tree.flatten(carry)
     rows, form_of_row = jax.tree.flatten(xs)
-    n, lanes = rows[0].shape
-    at_one = lambda x: jax.ShapeDtypeStruct((lanes,), x.dtype)  # noqa: E731
-    traced, (_, kept) = jax.make_jaxpr(step, return_shape=True)(*jax.tree.map(at_one, (carry, xs)))
-    width, form_of_kept = len(jax.tree.leaves(kept)), jax.tree.structure(kept)
+    n = rows[0].shape[0]
+    of_one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)  # noqa: E731
+    traced, (_, kept) = jax.make_jaxpr(step, return_shape=True)(carry, jax.tree.map(of_one, xs))
+    kept, form_of_kept = jax.tree.flatten(kept)
+    width = sum(x.size for x in kept)
     reads = partial(_reads, traced.jaxpr, len(starts))
     # Whichever of the two ends and what is kept is asked for, it must read start and rows; one step may not.
     both = all(map(any, reads(True, False))) and (width == 0 or any(reads(False, True)[0]))
     if jax.__version_info__[:2] > LAST_TESTED or n == 1 or not both:
         return jax.lax.scan(step, carry, xs, reverse=reverse)
-    read, nothing = reads(True, True)[1], jnp.zeros(lanes, rows[0].dtype)
+    read, dtype = reads(True, True)[1], starts[0].dtype
+    unread = [jnp.zeros(x.shape[1:], x.dtype) for x in rows]
+    wanted = list(compress(unread, read))
 
-    def run(start: Float[Array, "c lanes"], rows: Float[Array, "r n lanes"]) -> tuple[Array, Array]:
+    def run(start: Float[Array, " c"], rows: Float[Array, "n r"]) -> tuple[Array, Array]:
         def body(i: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
             carried, seen = x
             at = n - 1 - i if reverse else i
-            there = iter(jax.lax.dynamic_index_in_dim(rows, at, 1, keepdims=False))
-            row = [next(there) if wanted else nothing for wanted in read]
-            moved, out = step(form_of_carry.unflatten(carried), form_of_row.unflatten(row))
-            moved, out = (_stacked(jax.tree.leaves(x), (lanes,), start.dtype) for x in (moved, out))
-            return moved, jax.lax.dynamic_update_index_in_dim(seen, out, at, 1)
+            there = iter(_apart(jax.lax.dynamic_index_in_dim(rows, at, keepdims=False), wanted))
+            row = [next(there) if used else nothing for used, nothing in zip(read, unread, strict=True)]
+            moved, out = step(form_of_carry.unflatten(_apart(carried, starts)), form_of_row.unflatten(row))
+            moved, out = (_joined(jax.tree.leaves(x), dtype) for x in (moved, out))
+            return moved, jax.lax.dynamic_update_index_in_dim(seen, out, at, 0)
 
-        return jax.lax.fori_loop(0, n, body, (start, jnp.zeros((width, n, lanes), start.dtype)))
+        return jax.lax.fori_loop(0, n, body, (start, jnp.zeros((n, width), dtype)))
 
-    columns = _stacked(list(compress(rows, read)), (n, lanes), nothing.dtype)
-    start = _stacked(starts, (lanes,), nothing.dtype)
-    found: Any = jax.jit(run)(*jax.lax.optimization_barrier((start, columns)))
+    columns = jnp.concatenate([x.reshape(n, -1) for x in compress(rows, read)], axis=1)
+    found: Any = jax.jit(run)(*jax.lax.optimization_barrier((_joined(starts, dtype), columns)))
     last, seen = (set_xla_metadata(x, **MARK) for x in found)
-    return form_of_carry.unflatten(list(last)), form_of_kept.unflatten(list(seen))
+    return form_of_carry.unflatten(_apart(last, starts)), form_of_kept.unflatten(_apart(seen, kept))
 
 
 @walk.defjvp
@@ -77,6 +79,15 @@ def _reads(step: Jaxpr, carried: int, moved: bool, kept: bool) -> tuple[list[boo
     return used[:carried], used[carried:]
 
 
-def _stacked(arrays: list[Array], shape: tuple[int, ...], dtype: Any) -> Array:
-    """All in one array, along a new first axis."""
-    return jnp.stack([jnp.broadcast_to(x, shape) for x in arrays]) if arrays else jnp.zeros((0, *shape), dtype)
+def _joined(arrays: list[Array], dtype: Any) -> Float[Array, " c"]:
+    """All numbers in one array."""
+    return jnp.concatenate([jnp.ravel(x) for x in arrays]) if arrays else jnp.zeros(0, dtype)
+
+
+def _apart(joined: Float[Array, "*n c"], like: list[Any]) -> list[Array]:
+    """The inverse of `_joined`, along the last axis."""
+    found, start = [], 0
+    for x in like:
+        found.append(joined[..., start : start + x.size].reshape(*joined.shape[:-1], *x.shape))
+        start += x.size
+    return found

@@ -6,8 +6,8 @@ information (r', N') of the next prediction becomes, with N_f = A' N' A and r_f 
     N = M + B N_f B',    r = B (h + r_f) − M m
 
 for this one. `thiele.chain.recursions` carries P Hᵀ and H beside P for the sake of few outputs of many states; here
-these would be the same matrices again. One lane, everything at once; states of a few numbers are walked number by
-number, in one function (`thiele.chain.one_function`).
+these would be the same matrices again. One lane, everything at once; states of a few numbers are walked in one function
+(`thiele.chain.one_function`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from thiele import small
-from thiele.chain import lanes_of_scalars as scalars
-from thiele.chain.layouts import Layout, choose_layout
+from thiele.chain import one_function
+from thiele.chain.layouts import backend, choose_layout
 from thiele.chain.matrices import dense
 from thiele.chain.types import Chain, Information, Posterior, Tabulated
 
-# Up to this size, a chain of so many states repays the seconds that it takes to compile number by number.
-LARGEST_OF_MANY, MANY = 4, 512
+# One function is plain loops, which up to this size are sooner done than the library's are asked for.
+LARGEST_IN_ONE_FUNCTION = 5
 
 
 def applies(chain: Chain, info: Information, lanes: int | None) -> bool:
@@ -84,7 +83,8 @@ class Update(NamedTuple):
 def update(Lam: Float[Array, "d d"], P: Float[Array, "d d"]) -> Update:
     """What information Λ does to a covariance P. M is solved for: where Λ is large, B Λ would lose digits."""
     eye = jnp.eye(P.shape[0], dtype=P.dtype)
-    found, log_det = small.solve(eye + Lam @ P, jnp.concatenate([eye, Lam], axis=1))
+    few = P.shape[0] <= LARGEST_IN_ONE_FUNCTION
+    found, log_det = (small.eliminated if few else small.solve)(eye + Lam @ P, jnp.concatenate([eye, Lam], axis=1))
     B, M = jnp.split(found, 2, axis=1)
     return Update(B, _symmetric(M), log_det)
 
@@ -121,8 +121,6 @@ def _padded(x: Array) -> Array:
 
 def forward(start: Start, rows: Rows, mapped: bool = False) -> tuple[Float[Array, ""], Forward]:
     """The filter and the log-normaliser."""
-    if _by_numbers(rows, mapped):
-        return _forward_by_numbers(start, rows)
 
     def step(carry: tuple[Array, Array, Array], row: Rows) -> tuple[tuple[Array, Array, Array], Forward]:
         m, P, log = carry
@@ -134,15 +132,13 @@ def forward(start: Start, rows: Rows, mapped: bool = False) -> tuple[Float[Array
         following = row.A @ mf + row.b, _symmetric(row.A @ F @ row.A.T) + row.Q, log
         return following, Forward(B, M, m, mf, F)
 
-    (_, _, log), found = jax.lax.scan(step, (*start, jnp.zeros((), start.m.dtype)), rows)
+    (_, _, log), found = _walk(step, (*start, jnp.zeros((), start.m.dtype)), rows, mapped)
     return log, found
 
 
 def backward(rows: Rows, seen: Forward, mapped: bool = False) -> tuple[Backward, Backward]:
     """(r, N) of the first state's own prediction, and of the next one's at every state."""
     d, dtype = rows.h.shape[1], rows.h.dtype
-    if _by_numbers(rows, mapped):
-        return _backward_by_numbers(rows, seen)
 
     def step(after: Backward, x: tuple[Rows, Forward]) -> tuple[Backward, Backward]:
         row, at = x
@@ -151,87 +147,12 @@ def backward(rows: Rows, seen: Forward, mapped: bool = False) -> tuple[Backward,
         return Backward(at.B @ (row.h + r) - at.M @ at.m, _symmetric(own)), after
 
     end = Backward(jnp.zeros(d, dtype), jnp.zeros((d, d), dtype))
-    return jax.lax.scan(step, end, (rows, seen), reverse=True)
+    return _walk(step, end, (rows, seen), mapped, reverse=True)
 
 
-def _by_numbers(rows: Rows, mapped: bool) -> bool:
-    n, d = rows.h.shape
-    return (d <= small.LARGEST or (d <= LARGEST_OF_MANY and n >= MANY)) and not mapped
-
-
-def _forward_by_numbers(start: Start, rows: Rows) -> tuple[Float[Array, ""], Forward]:
-    n, d = rows.h.shape
-    eye = scalars.selection(np.eye(d), start.m.dtype)
-
-    def step(carry: tuple[Any, Any, Array], row: Rows) -> tuple[tuple[Any, Any, Array], Forward]:
-        m, P, log = carry[0], scalars.unfold(carry[1]), carry[2]
-        Lam = scalars.unfold(row.Lam)
-        spread = scalars.add(eye, scalars.mul(Lam, P))
-        sides = [
-            [X.get((i, j), np.zeros((), start.m.dtype)) for X in (spread, eye, Lam) for j in range(d)] for i in range(d)
-        ]
-        found, log_det = small.eliminated(sides)
-        B = {(i, j): found[i][j] for i, j in np.ndindex(d, d)}
-        M = scalars.symmetric({(i, j): found[i][d + j] for i, j in np.ndindex(d, d)})
-        F = scalars.symmetric(scalars.mul(P, B))
-        shrunk, Fh = scalars.mul(scalars.transpose(B), m), scalars.mul(F, row.h)
-        inner = scalars.scalar(scalars.mul(scalars.transpose(row.h), scalars.add(shrunk, scalars.scale(0.5, Fh))))
-        log = log - 0.5 * log_det + inner - 0.5 * scalars.scalar(scalars.congruence(scalars.transpose(m), M))
-        mf = scalars.add(shrunk, Fh)
-        ahead = scalars.add(scalars.mul(row.A, mf), row.b)
-        P = scalars.add(scalars.congruence(row.A, F), scalars.unfold(row.Q))
-        return (ahead, scalars.fold(P), log), Forward(B, scalars.fold(M), m, mf, scalars.fold(F))
-
-    first = _column(start.m[None]), scalars.fold(_square(start.P[None])), jnp.zeros(1, start.m.dtype)
-    first = jax.tree.map(lambda x: x.reshape(1), first)
-    (_, _, log), found = _walk(n, step, first, _numbers(rows))
-    B, M, m, mf, F = found
-    square = lambda X: _gathered(scalars.unfold(X), (d, d), n)  # noqa: E731
-    column = lambda x: _gathered(x, (d, 1), n)[..., 0]  # noqa: E731
-    return log[0], Forward(_gathered(B, (d, d), n), square(M), column(m), column(mf), square(F))
-
-
-def _backward_by_numbers(rows: Rows, seen: Forward) -> tuple[Backward, Backward]:
-    n, d = rows.h.shape
-
-    def step(after: Backward, x: tuple[Rows, Forward]) -> tuple[Backward, Backward]:
-        row, at = x
-        At = scalars.transpose(row.A)
-        N = scalars.congruence(At, scalars.unfold(after.N))
-        own = scalars.add(scalars.unfold(at.M), scalars.congruence(at.B, N))
-        r = scalars.mul(at.B, scalars.add(row.h, scalars.mul(At, after.r)))
-        moved = Backward(scalars.sub(r, scalars.mul(scalars.unfold(at.M), at.m)), scalars.fold(own))
-        return moved, after
-
-    zero = jnp.zeros(1, rows.h.dtype)
-    end = Backward({(i, 0): zero for i in range(d)}, {key: zero for key in np.ndindex(d, d) if key[0] <= key[1]})
-    fold = lambda x: scalars.fold(_square(x))  # noqa: E731
-    at = Forward(_square(seen.B), fold(seen.M), _column(seen.m), _column(seen.mf), fold(seen.F))
-    first, after = _walk(n, step, end, (_numbers(rows), at), reverse=True)
-    first = Backward(_gathered(first.r, (d, 1), 1)[0, :, 0], _gathered(scalars.unfold(first.N), (d, d), 1)[0])
-    return first, Backward(_gathered(after.r, (d, 1), n)[..., 0], _gathered(scalars.unfold(after.N), (d, d), n))
-
-
-def _walk(n: int, step: Any, carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, Any]:
-    return Layout(1, 1, n, scalars).walk(step, carry, xs, reverse)
-
-
-def _numbers(rows: Rows) -> Rows:
-    """The same with matrices as `lanes_of_scalars` writes them, in one lane."""
-    fold = lambda x: scalars.fold(_square(x))  # noqa: E731
-    return Rows(_square(rows.A), fold(rows.Q), _column(rows.b), fold(rows.Lam), _column(rows.h))
-
-
-def _square(X: Float[Array, "n i j"]) -> Any:
-    return scalars.unpack(jnp.moveaxis(X, 0, -1)[..., None])
-
-
-def _column(x: Float[Array, "n i"]) -> Any:
-    return _square(x[..., None])
-
-
-def _gathered(X: Any, shape: tuple[int, int], n: int) -> Float[Array, "n i j"]:
-    return jnp.moveaxis(scalars.pack(X, shape, (n, 1))[..., 0], -1, 0)
+def _walk(step: Any, carry: Any, xs: Any, mapped: bool, reverse: bool = False) -> tuple[Any, Any]:
+    few = carry[0].shape[0] <= LARGEST_IN_ONE_FUNCTION and backend() == "cpu" and not mapped
+    return one_function.walk(step, carry, xs, reverse) if few else jax.lax.scan(step, carry, xs, reverse=reverse)
 
 
 def posterior(chain: Chain, info: Information, mapped: bool = False) -> tuple[Posterior, Float[Array, ""]]:
