@@ -14,8 +14,10 @@ from thiele.parameters import Parametric, fixed, increasing, param, unconstrain
 from thiele.series import DAY, Clock, Series
 from thiele.tied import Tied
 
-# So many data are in memory at once, with their weights and quadrature nodes.
-DATA_AT_ONCE = 2048
+# So many data are in memory at once, with their weights and quadrature nodes, where nothing is known of these; and so
+# many numbers of weights, which should stay in the cache, where they are. One group of all data is visited soonest.
+DATA_AT_ONCE, MOST_AT_ONCE = 2048, 16_384
+WEIGHTS_AT_ONCE = 2**18
 # What a tile costs beside its data, in data: the moments of its segment and its share of the site.
 COST_OF_A_TILE = 2
 
@@ -29,9 +31,14 @@ class Places(Parametric):
     times: Array = increasing()
     of: Kind = eqx.field(static=True, default="states", kw_only=True)
 
-    def tie(self, series: Series) -> Tied:
-        """The data, tied to the segments that these times make; where they are learnt, in shapes that stay the same."""
-        return tie(series, np.asarray(self.times), self.of, moving=unconstrain(self).size > 0)
+    def tie(self, series: Series, kernel: AbstractKernel | None = None) -> Tied:
+        """The data, tied to the segments that these times make; where they are learnt, in shapes that stay the same.
+        The kernel says how many weights a datum has.
+        """
+        at_once = DATA_AT_ONCE
+        if kernel is not None and self.of == "states":
+            at_once = min(MOST_AT_ONCE, max(1, WEIGHTS_AT_ONCE // (2 * kernel.sde().dim * kernel.latents)))
+        return tie(series, np.asarray(self.times), self.of, moving=unconstrain(self).size > 0, data_at_once=at_once)
 
     def group(self, series: Series, kernel: AbstractKernel) -> Grouped | None:
         """The data by segments, for sites of their own, where that is the lesser work."""
@@ -118,7 +125,13 @@ def as_inducing(given: Any) -> Inducing | Places | None:
 
 
 def tie(
-    series: Series, z: Float[np.ndarray, " M"], of: Kind = "states", *, whole: bool = False, moving: bool = False
+    series: Series,
+    z: Float[np.ndarray, " M"],
+    of: Kind = "states",
+    *,
+    whole: bool = False,
+    moving: bool = False,
+    data_at_once: int = DATA_AT_ONCE,
 ) -> Tied:
     """The data in tiles, each inside one of the segments [z_m, z_{m+1}); inducing values make one segment of all.
 
@@ -139,7 +152,7 @@ def tie(
     first = np.repeat(np.cumsum(tiles) - tiles, tiles)
     start = edges[segment] + width * (np.arange(len(segment)) - first)
     length = np.minimum(edges[segment + 1] - start, width)
-    at_once = most if whole else max(1, min(most, DATA_AT_ONCE // width))
+    at_once = most if whole else max(1, min(most, data_at_once // width))
     groups = -(-most // at_once)
     cut = lambda x, fill: _padded(x, groups * at_once, fill).reshape(groups, at_once)  # noqa: E731
     # Of segments that hold data only: an empty one would begin where another does, or beyond the last row.

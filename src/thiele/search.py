@@ -36,7 +36,7 @@ def tied(model: Any, data: Series, batched: bool = False) -> Series | Tied | Gro
         return data
     by_datum = isinstance(model.rule, CVI) and not model.kernel.in_space and not batched
     grouped = model.inducing.group(data, model.kernel) if by_datum else None
-    return model.inducing.tie(data) if grouped is None else grouped
+    return model.inducing.tie(data, model.kernel) if grouped is None else grouped
 
 
 class Search:
