@@ -60,3 +60,15 @@ def test_the_larger_eigenvalue_has_a_finite_derivative(A):
     assert np.all(np.isfinite(slope))
     if A[0, 0] != A[1, 1]:
         np.testing.assert_allclose(slope, np.diag([0.0, 1.0]), atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
+def test_inverses_of_positive_definite_matrices(n):
+    rng = np.random.default_rng(n)
+    with jax.enable_x64(True):
+        root = rng.normal(size=(50, n, n))
+        A = root @ np.swapaxes(root, 1, 2) + 0.1 * np.eye(n)
+        found, log_det = jax.vmap(small.inverse)(jnp.asarray(A))
+        np.testing.assert_allclose(found @ A, np.broadcast_to(np.eye(n), A.shape), atol=1e-9)
+        np.testing.assert_allclose(log_det, np.linalg.slogdet(A)[1], atol=1e-10)
+        assert np.all(np.isnan(small.inverse(jnp.asarray(-A[0]))[0]))

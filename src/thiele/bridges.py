@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from thiele import small
 from thiele.chain import Chain, Information, Move, Posterior, Tabulated, log_normaliser, posterior, sample
 from thiele.chain.matrices import dense
 from thiele.chain.square_root import semidefinite_root
@@ -225,10 +226,7 @@ def absorb(at: Bridges, sites: Site) -> Absorbed:
 @jax.custom_jvp
 def noise_left(J: Float[Array, "d d"]) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
     """(I + J)⁻¹, the covariance of white noise after information J, and log det(I + J)."""
-    eye = jnp.eye(J.shape[0], dtype=J.dtype)
-    root = jnp.linalg.cholesky(eye + J)
-    half = lax.linalg.triangular_solve(root, eye, left_side=True, lower=True)
-    return half.T @ half, 2.0 * jnp.sum(jnp.log(jnp.diagonal(root)))
+    return small.inverse(jnp.eye(J.shape[0], dtype=J.dtype) + J)
 
 
 @noise_left.defjvp

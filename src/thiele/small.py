@@ -15,6 +15,8 @@ from jaxtyping import Array, Float
 
 # With more rows it takes longer to compile than it saves with a few hundred data.
 LARGEST = 2
+# Of a positive definite matrix there is less to write.
+LARGEST_INVERSE = 4
 
 
 def _eliminated(rows: list[list[Array]]) -> tuple[list[list[Array]], Array]:
@@ -73,6 +75,26 @@ def eliminated(A: Float[Array, "n n"], R: Float[Array, "n m"]) -> tuple[Float[Ar
 def cholesky(A: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """The lower factor of a positive definite matrix; not a number where it is not one."""
     return jnp.linalg.cholesky(A) if A.shape[0] > LARGEST else lower(cholesky_columns(A))
+
+
+def inverse(A: Float[Array, "n n"]) -> tuple[Float[Array, "n n"], Float[Array, ""]]:
+    """A⁻¹ and log det A of a positive definite matrix; not a number where it is not one."""
+    n = A.shape[0]
+    if n > LARGEST_INVERSE:
+        root = jnp.linalg.cholesky(A)
+        half = lax.linalg.triangular_solve(root, jnp.eye(n, dtype=A.dtype), left_side=True, lower=True)
+        return half.T @ half, 2.0 * jnp.sum(jnp.log(jnp.diagonal(root)))
+    columns = cholesky_columns(A)
+    L = {(i, j): columns[j][i - j] for j in range(n) for i in range(j, n)}
+    half = {}
+    for j in range(n):
+        for i in range(j, n):
+            rest = sum((L[i, k] * half[k, j] for k in range(j, i)), start=-float(i == j))
+            half[i, j] = -rest / L[i, i]
+    product = lambda i, j: sum(half[k, i] * half[k, j] for k in range(max(i, j), n))  # noqa: E731
+    entries = {(i, j): product(i, j) for i in range(n) for j in range(i + 1)}
+    rows = [jnp.stack([entries[max(i, j), min(i, j)] for j in range(n)]) for i in range(n)]
+    return jnp.stack(rows), 2.0 * sum(jnp.log(L[i, i]) for i in range(n))
 
 
 def cholesky_columns(
