@@ -72,3 +72,10 @@ def test_inverses_of_positive_definite_matrices(n):
         np.testing.assert_allclose(found @ A, np.broadcast_to(np.eye(n), A.shape), atol=1e-9)
         np.testing.assert_allclose(log_det, np.linalg.slogdet(A)[1], atol=1e-10)
         assert np.all(np.isnan(small.inverse(jnp.asarray(-A[0]))[0]))
+
+
+@pytest.mark.parametrize("k", [1, 3, 5, 8])
+def test_products_of_many(k):
+    rng = np.random.default_rng(k)
+    X, Y = jnp.asarray(rng.normal(size=(7, 2, 4, k))), jnp.asarray(rng.normal(size=(7, 2, k, 3)))
+    np.testing.assert_allclose(small.product(X, Y), X @ Y, atol=1e-12)

@@ -14,13 +14,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from thiele import small
 from thiele.chain import Chain, Information, Move, Posterior, Tabulated, log_normaliser, posterior, sample
 from thiele.chain.matrices import dense
 from thiele.chain.square_root import semidefinite_root
 from thiele.kernels import AbstractKernel, Emission
 from thiele.rules.cavity import Marginal, Site
 from thiele.sde import SDE
+from thiele.small import inverse, product
 from thiele.tables import as_array
 from thiele.weights import Weights, forward_substitution, weights
 
@@ -53,9 +53,9 @@ def projected_variance(
 def _(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     # Σ is symmetric: its product with W serves the value and the derivative in W.
     (W, var), (dW, dvar) = primals, tangents
-    product = jnp.einsum("kde,klet->kldt", var, W)
-    half = jnp.einsum("kldt,kmdt->ktlm", dW, product)
-    value = jnp.einsum("kldt,kmdt->ktlm", W, product)
+    spread = jnp.einsum("kde,klet->kldt", var, W)
+    half = jnp.einsum("kldt,kmdt->ktlm", dW, spread)
+    value = jnp.einsum("kldt,kmdt->ktlm", W, spread)
     return value, half + jnp.swapaxes(half, -1, -2) + jnp.einsum("kldt,kde,kmet->ktlm", W, dvar, W)
 
 
@@ -186,7 +186,7 @@ def noise_of_sites(sites: Site) -> NoiseGivenState:
     """C = (I + J_ee)⁻¹, G = C J_eu, g = C h_e."""
     d = sites.shift.shape[1] // 2
     C, log_det = jax.vmap(noise_left)(sites.precision[:, d:, d:])
-    return NoiseGivenState(C, C @ _turned(sites.precision[:, :d, d:]), _apply(C, sites.shift[:, d:]), log_det)
+    return NoiseGivenState(C, product(C, _turned(sites.precision[:, :d, d:])), _apply(C, sites.shift[:, d:]), log_det)
 
 
 class Absorbed(NamedTuple):
@@ -214,7 +214,7 @@ def absorb(at: Bridges, sites: Site) -> Absorbed:
     C, G, g, log_det = noise
     log = 0.5 * (jnp.sum(h_e * g) - jnp.sum(log_det))
     Lg, Q = times(L, g[..., None])[..., 0], times(L, _turned(times(L, C)))
-    precision, shift = J_uu - J_ue @ G, h_u - _apply(J_ue, g)
+    precision, shift = J_uu - product(J_ue, G), h_u - _apply(J_ue, g)
     Q, precision = _symmetric(Q), _symmetric(precision)
     trailing = lambda x: jnp.moveaxis(x, 0, -1)  # noqa: E731
     A = jnp.moveaxis(dense(at.A), -1, 0) - times(L, G)
@@ -226,15 +226,15 @@ def absorb(at: Bridges, sites: Site) -> Absorbed:
 @jax.custom_jvp
 def noise_left(J: Float[Array, "d d"]) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
     """(I + J)⁻¹, the covariance of white noise after information J, and log det(I + J)."""
-    return small.inverse(jnp.eye(J.shape[0], dtype=J.dtype) + J)
+    return inverse(jnp.eye(J.shape[0], dtype=J.dtype) + J)
 
 
 @noise_left.defjvp
 def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """By products alone: see `thiele.rules.cavity.combined`."""
     found = noise_left(*primals)
-    moved = found[0] @ tangents[0]
-    return found, (-moved @ found[0], jnp.trace(moved))
+    moved = product(found[0], tangents[0])
+    return found, (-product(moved, found[0]), jnp.trace(moved))
 
 
 def segment_marginals(at: Bridges, absorbed: Absorbed, found: Posterior) -> Marginal:
@@ -261,14 +261,14 @@ def pair_moments(
     """
     # Before the later information: u as filtered, e given u.
     C, G, g, _ = noise
-    GP = G @ P
+    GP = product(G, P)
     e = g - _apply(G, m)
-    var_e = C + GP @ _turned(G)
+    var_e = C + product(GP, _turned(G))
     # (r, N) bear on the prediction of the next state, A u + L e: its covariances with u and with e.
     to_u, to_e = times(A, P) - times(L, GP), times(L, var_e) - times(A, _turned(GP))
-    Nu, Ne = N @ to_u, N @ to_e
-    var_u, var_e = P - _turned(to_u) @ Nu, var_e - _turned(to_e) @ Ne
-    cross = -GP - _turned(to_e) @ Nu
+    Nu, Ne = product(N, to_u), product(N, to_e)
+    var_u, var_e = P - product(_turned(to_u), Nu), var_e - product(_turned(to_e), Ne)
+    cross = -GP - product(_turned(to_e), Nu)
     rows = jnp.concatenate([var_u, _turned(cross)], axis=-1), jnp.concatenate([cross, var_e], axis=-1)
     mean = jnp.concatenate([m + _apply(_turned(to_u), r), e + _apply(_turned(to_e), r)], axis=-1)
     return Marginal(mean, _symmetric(jnp.concatenate(rows, axis=-2)))
@@ -288,7 +288,7 @@ def times(blocks: BySegment, X: Float[Array, "S d j"]) -> Float[Array, "S d j"]:
     for stack in blocks:
         S, count, dim = stack.shape[:3]
         rows = X[:, start : start + count * dim].reshape(S, count, dim, -1)
-        parts.append((stack @ rows).reshape(S, count * dim, -1))
+        parts.append(product(stack, rows).reshape(S, count * dim, -1))
         start += count * dim
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
 

@@ -1,4 +1,4 @@
-"""Solving, factors and eigenvalues of matrices of a few rows, number by number.
+"""Products, solving, factors and eigenvalues of matrices of a few rows, number by number.
 
 Under `vmap` over data or segments each number is a vector along them, and all of it plain loops: a call of a library
 for each of a thousand matrices of two rows costs many times the arithmetic. Larger matrices are left to the library.
@@ -15,8 +15,8 @@ from jaxtyping import Array, Float
 
 # With more rows it takes longer to compile than it saves with a few hundred data.
 LARGEST = 2
-# Of a positive definite matrix there is less to write.
-LARGEST_INVERSE = 4
+# Of a positive definite matrix there is less to write, and of a product least.
+LARGEST_INVERSE, LARGEST_PRODUCT = 4, 5
 
 
 def _eliminated(rows: list[list[Array]]) -> tuple[list[list[Array]], Array]:
@@ -75,6 +75,13 @@ def eliminated(A: Float[Array, "n n"], R: Float[Array, "n m"]) -> tuple[Float[Ar
 def cholesky(A: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """The lower factor of a positive definite matrix; not a number where it is not one."""
     return jnp.linalg.cholesky(A) if A.shape[0] > LARGEST else lower(cholesky_columns(A))
+
+
+def product(X: Float[Array, "*batch i k"], Y: Float[Array, "*batch k j"]) -> Float[Array, "*batch i j"]:
+    """X Y of many small matrices."""
+    if X.shape[-1] > LARGEST_PRODUCT:
+        return X @ Y
+    return sum((X[..., :, k, None] * Y[..., None, k, :] for k in range(1, X.shape[-1])), X[..., :1] * Y[..., :1, :])
 
 
 def inverse(A: Float[Array, "n n"]) -> tuple[Float[Array, "n n"], Float[Array, ""]]:

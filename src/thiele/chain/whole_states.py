@@ -223,11 +223,11 @@ def value_and_slopes(start: Start, rows: Rows) -> tuple[Array, Posterior, Argume
     outer = lambda a, b: a[..., :, None] * b[..., None, :]  # noqa: E731
     turned = lambda X: jnp.swapaxes(X, -1, -2)  # noqa: E731
     D = outer(after.r, after.r) - after.N
-    AF = rows.A @ seen.F
+    AF = small.product(rows.A, seen.F)
     mean = seen.mf + jnp.einsum("nij,ni->nj", AF, after.r)
-    var = seen.F - turned(AF) @ after.N @ AF
+    var = seen.F - small.product(small.product(turned(AF), after.N), AF)
     by_rows = Rows(
-        A=outer(after.r, seen.mf) + D @ AF,
+        A=outer(after.r, seen.mf) + small.product(D, AF),
         Q=0.5 * D,
         b=after.r,
         Lam=-0.5 * (outer(mean, mean) + var),
