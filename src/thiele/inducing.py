@@ -35,7 +35,7 @@ class Places(Parametric):
         """The data, tied to the segments that these times make; where they are learnt, in shapes that stay the same.
         The kernel says how many weights a datum has.
         """
-        at_once = DATA_AT_ONCE
+        at_once = None
         if kernel is not None and self.of == "states":
             at_once = min(MOST_AT_ONCE, max(1, WEIGHTS_AT_ONCE // (2 * kernel.sde().dim * kernel.latents)))
         return tie(series, np.asarray(self.times), self.of, moving=unconstrain(self).size > 0, data_at_once=at_once)
@@ -131,7 +131,7 @@ def tie(
     *,
     whole: bool = False,
     moving: bool = False,
-    data_at_once: int = DATA_AT_ONCE,
+    data_at_once: int | None = None,
 ) -> Tied:
     """The data in tiles, each inside one of the segments [z_m, z_{m+1}); inducing values make one segment of all.
 
@@ -152,7 +152,7 @@ def tie(
     first = np.repeat(np.cumsum(tiles) - tiles, tiles)
     start = edges[segment] + width * (np.arange(len(segment)) - first)
     length = np.minimum(edges[segment + 1] - start, width)
-    at_once = most if whole else max(1, min(most, data_at_once // width))
+    at_once = most if whole else max(1, min(most, (data_at_once or DATA_AT_ONCE) // width))
     groups = -(-most // at_once)
     cut = lambda x, fill: _padded(x, groups * at_once, fill).reshape(groups, at_once)  # noqa: E731
     # Of segments that hold data only: an empty one would begin where another does, or beyond the last row.
