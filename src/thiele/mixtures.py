@@ -50,7 +50,7 @@ class Mixture(NamedTuple):
 
     def information(self, sites: Site, mask: Bool[Array, " n"]) -> Information:
         """The sites of observed data, as the chain takes them."""
-        shift, precision = self._in_slots(sites, mask)
+        shift, precision = in_slots(self.slots, sites, mask)
         w = self.w[self.slots.row]
         S, p, L, G = w.shape
         if self._summed:
@@ -102,13 +102,14 @@ class Mixture(NamedTuple):
         p, (L, G) = self.slots.row.shape[1], self.w.shape[1:]
         return p * L > G
 
-    def _in_slots(self, sites: Site, mask: Bool[Array, " n"]) -> Site:
-        row = self.slots.row
-        there = self.slots.taken & mask[row]
-        return Site(
-            jnp.where(there[..., None], sites.shift[row], 0.0),
-            jnp.where(there[..., None, None], sites.precision[row], 0.0),
-        )
+
+def in_slots(slots: Any, sites: Site, mask: Bool[Array, " n"]) -> Site:
+    """The sites of observed data where `row` and `taken` of `slots` put them, (S, p, ...)."""
+    there = slots.taken & mask[slots.row]
+    return Site(
+        jnp.where(there[..., None], sites.shift[slots.row], 0.0),
+        jnp.where(there[..., None, None], sites.precision[slots.row], 0.0),
+    )
 
 
 @jax.custom_jvp

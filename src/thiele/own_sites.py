@@ -25,7 +25,7 @@ from thiele.bridges import Bridges, between, bridges, noise_of_sites, pair_momen
 from thiele.chain import Chain, Information, Move, Noise, Tabulated, log_normaliser, outputs, posterior
 from thiele.chain.layouts import LARGEST_SCALAR_STATE
 from thiele.kernels import AbstractKernel
-from thiele.mixtures import MixedMarginal, seen_through
+from thiele.mixtures import MixedMarginal, in_slots, seen_through
 from thiele.rules.cavity import Marginal, Site
 from thiele.tables import as_array
 
@@ -127,7 +127,7 @@ class OwnSites(NamedTuple):
 
     def information(self, sites: Site, mask: Bool[Array, " n"]) -> Information:
         """The sites of observed data, as the chain takes them."""
-        shift, precision = self._in_slots(sites, mask)
+        shift, precision = in_slots(self.data, sites, mask)
         S, p, count = shift.shape
         apart = jnp.einsum("splm,pq->splqm", precision, jnp.eye(p, dtype=shift.dtype)).reshape(S, p * count, p * count)
         trailing = lambda x: jnp.moveaxis(x, 0, -1)  # noqa: E731
@@ -148,7 +148,7 @@ class OwnSites(NamedTuple):
             sites = Site(h, jnp.einsum("sldp,slpe->sde", W, half))
             return pair_moments(A, L, noise_of_sites(sites), *states), sites
 
-        whole = self.W, Site(*self._in_slots(sites, mask)), between(self.at.A), between(self.at.L), states
+        whole = self.W, in_slots(self.data, sites, mask), between(self.at.A), between(self.at.L), states
         return _in_groups(some, whole, self.at.dim**2)
 
     @property
@@ -161,14 +161,6 @@ class OwnSites(NamedTuple):
     def _by_datum(self, cross: Float[Array, "S g pL"]) -> Float[Array, "n g L"]:
         S, p = self.data.row.shape
         return cross.reshape(S, cross.shape[1], p, -1)[self.data.step, :, self.data.slot]
-
-    def _in_slots(self, sites: Site, mask: Bool[Array, " n"]) -> Site:
-        row = self.data.row
-        there = self.data.taken & mask[row]
-        return Site(
-            jnp.where(there[..., None], sites.shift[row], 0.0),
-            jnp.where(there[..., None, None], sites.precision[row], 0.0),
-        )
 
 
 def own_sites(kernel: AbstractKernel, z: Float[Array, " M"], data: Grouped) -> OwnSites:
