@@ -131,4 +131,4 @@ def test_a_shift_is_shrunk_to_full_precision(sharpness):
     root = rng.normal(size=(5, 5))
     G, Lam, h = root @ root.T, sharpness * np.diag(rng.random(5)), sharpness * rng.normal(size=(5, 1))
     _, found, _ = matrices.resolve(jnp.asarray(Lam), jnp.asarray(G), jnp.asarray(h))
-    np.testing.assert_allclose(found, np.linalg.solve(np.eye(5) + Lam @ G, h), rtol=1e-8)
+    np.testing.assert_allclose(found, np.linalg.solve(np.eye(5) + Lam @ G, h), rtol=1e-12)

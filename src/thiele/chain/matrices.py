@@ -111,14 +111,16 @@ def resolve(Lam: Array, G: Array, h: Array | None) -> tuple[Array, Array, Array]
 
 
 def _shrunk(BLam: Array, Lam: Array, G: Array, h: Array) -> Array:
-    """B h = h − B Λ G h, and once more for what rounding leaves of h.
+    """B h = h − B Λ G h, and again for what rounding leaves of h: each time it is ε Λ G as large as before.
 
     Apart from B Λ, so that a batch of shifts shares that and with it every covariance; and not by the factors, because
     two solutions of thousands of systems at once wait for each other's threads for ever (JAX 0.10 on two cores).
     """
-    once = h - BLam @ (G @ h)
-    rest = h - once - Lam @ (G @ once)
-    return once + rest - BLam @ (G @ rest)
+    found = h - BLam @ (G @ h)
+    for _ in range(2):
+        rest = h - found - Lam @ (G @ found)
+        found = found + rest - BLam @ (G @ rest)
+    return found
 
 
 def scalar(X: Array) -> Array:
