@@ -15,7 +15,7 @@ from thiele.likelihoods import AbstractLikelihood, Shifted
 from thiele.mixtures import Mixture, mixture
 from thiele.own_sites import Grouped, OwnSites, own_sites
 from thiele.posterior import ChainPosterior, InducedPosterior, induced
-from thiele.rules import VGP, AbstractLocalRule, AbstractRule, Site
+from thiele.rules import CVI, VGP, AbstractLocalRule, AbstractRule, Site
 from thiele.series import Series
 from thiele.steps import prior_chain
 from thiele.tied import Induced, Tied
@@ -44,13 +44,32 @@ def setting(model: Any, data: Series | Tied | Grouped) -> Setting:
     return Setting(likelihood, chain, Data(data.y, data.observed, data.covariates))
 
 
+def knows_sites(rule: AbstractRule, likelihood: AbstractLikelihood) -> bool:
+    """Whether sites are what the data themselves say, under every q: there is nothing to sweep for."""
+    return isinstance(rule, CVI) and likelihood.conjugate
+
+
 def find_sites(rule: AbstractRule, at: Setting, start: Site | None = None) -> Inferred:
-    """Sites to convergence, from `start` if there is one; nothing is differentiated."""
+    """Sites to convergence, from `start` if there is one; nothing is differentiated but the energy of known ones."""
+    if knows_sites(rule, at.likelihood):
+        return _at_known_sites(rule, at)
     return infer(rule, *jax.lax.stop_gradient(at), start)
+
+
+def _at_known_sites(rule: AbstractRule, at: Setting) -> Inferred:
+    """The energy, with its derivative and with q, by one pass there and back."""
+    none = at.data.empty(at.chain, at.likelihood.latents)
+    visit = at.data.visit(rule, at.likelihood, at.chain, at.data.prior(at.chain), none)
+    sites = jax.lax.stop_gradient(visit.target)
+    value, q = _held(rule, at, sites)
+    still, none = jnp.zeros_like(value), jnp.array(0)
+    return Inferred(sites, q, value, none + 1, jnp.array(True), still, still + 1.0, none)
 
 
 def converged_objective(rule: AbstractRule, at: Setting, found: Inferred) -> Float[Array, ""]:
     """The rule's energy at sites that have converged, differentiable in the hyperparameters."""
+    if knows_sites(rule, at.likelihood):
+        return found.energy
     return converged_energy(rule, *at, *jax.lax.stop_gradient((found.sites, found.marginals)))
 
 
@@ -80,8 +99,13 @@ def held_objective(rule: AbstractRule, at: Setting, sites: Site) -> Float[Array,
     """
     if isinstance(rule, VGP) or not rule.stationary:
         return energy(rule, *at, sites)
+    return _held(rule, at, sites)[0]
+
+
+def _held(rule: AbstractRule, at: Setting, sites: Site) -> tuple[Float[Array, ""], Any]:
+    """The energy where sites and q are held, and q."""
     q, log_z = at.data.smooth(at.chain, sites, held=True)
-    return log_z + at.data.terms(rule, at.likelihood, at.chain, q, sites)[0]
+    return log_z + at.data.terms(rule, at.likelihood, at.chain, q, sites)[0], q
 
 
 def first_sites(at: Setting) -> Site:

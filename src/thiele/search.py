@@ -99,7 +99,7 @@ class Search:
         return found
 
     def _first(self, vector: Array) -> Site | None:
-        if training.is_exact(self.model):
+        if training.begins_anywhere(self.model):
             return None
         return training.first_sites(constrain(self.model, vector), self.data)
 

@@ -38,6 +38,11 @@ def is_exact(model: Any) -> bool:
     return has_gaussian_noise(model) and model.inducing is None and not model.kernel.in_space
 
 
+def begins_anywhere(model: Any) -> bool:
+    """Whether inference asks for no sites to start from."""
+    return is_exact(model) or approximate.knows_sites(model.rule, model.likelihood)
+
+
 def has_gaussian_noise(model: Any) -> bool:
     """Whether y is f plus Gaussian noise, so that f is on the scale of y."""
     return gaussian_noise(model.likelihood)

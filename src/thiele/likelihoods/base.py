@@ -37,6 +37,11 @@ class AbstractLikelihood(Parametric):
         """How many latent functions one datum depends on."""
         return 1
 
+    @property
+    def conjugate(self) -> bool:
+        """Whether log p(y | f) is a parabola in f, and so a Gaussian site itself."""
+        return False
+
     def at(self: S, **values: ArrayLike) -> S:
         """The likelihood with these covariates in place of its own: one datum's under `vmap`, or all of them."""
         for name in values:

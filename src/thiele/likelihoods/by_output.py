@@ -28,6 +28,10 @@ class ByOutput(AbstractLikelihood):
     stand_ins: tuple[float, ...] = eqx.field(static=True, repr=False)
     output: Array = eqx.field(converter=jnp.asarray, default=0, repr=False)
 
+    @property
+    def conjugate(self) -> bool:
+        return all(each.conjugate for each in self.likelihoods)
+
     def at(self, **values: ArrayLike) -> ByOutput:
         own = {"output": values.pop("output")} if "output" in values else {}
         known = {name for each in self.likelihoods for name in each.covariates}

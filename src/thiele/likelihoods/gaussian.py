@@ -26,6 +26,10 @@ class Gaussian(AbstractContinuous):
     variance: Array = positive(default=1.0)
     support: ClassVar[Interval] = REAL_LINE
 
+    @property
+    def conjugate(self) -> bool:
+        return True
+
     def log_prob(self, y, f):
         return normal_log_density(y - f, self.variance)
 

@@ -156,6 +156,10 @@ class LogNormal(AbstractPositive):
     support: ClassVar[Interval] = POSITIVE_LINE
 
     @property
+    def conjugate(self) -> bool:
+        return True
+
+    @property
     def unit_mean(self) -> Array:
         return jnp.exp(0.5 * self.variance)
 

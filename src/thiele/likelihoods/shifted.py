@@ -24,6 +24,10 @@ class Shifted(AbstractLikelihood):
     def latents(self) -> int:
         return self.likelihood.latents
 
+    @property
+    def conjugate(self) -> bool:
+        return self.likelihood.conjugate
+
     def at(self, **values):
         offset = self.offset
         if self.outputs and "output" in values:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from thiele.likelihoods import AbstractLikelihood
@@ -29,6 +30,10 @@ class CVI(AbstractLocalRule):
     quadrature: AbstractQuadrature | None = eqx.field(static=True, default=None)
 
     def propose(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Proposal:
+        if likelihood.conjugate:
+            # The same parabola under every q: with none asked for, no smoother has to run.
+            q = Marginal(jnp.zeros_like(q.mean), jnp.eye(q.mean.shape[0], dtype=q.mean.dtype))
+            left = Cavity(q, jnp.array(True), 1.0)
         expected = lambda mean, var: expected_log_prob(likelihood, y, mean, var, self.quadrature)  # noqa: E731
         by_mean, by_var = jax.grad(expected, argnums=(0, 1))(*q)
         return gradient_matched(-2.0 * by_var, by_mean, q.mean, left.marginal.var, left.tied)
