@@ -26,6 +26,17 @@ def test_density_and_distribution_function_agree_with_scipy(name):
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
+def test_a_conjugate_density_is_a_parabola_in_f_and_others_are_not(name):
+    likelihood, ys = LIKELIHOODS[name]
+    fs = jnp.linspace(-1.5, 2.0, 8) if likelihood.latents == 1 else jnp.asarray(latent_points(likelihood))
+    slope = over(jax.grad(likelihood.log_prob, argnums=1), ys, fs).reshape(len(ys), len(fs), -1)
+    bends = jnp.diff(slope, n=2, axis=1)
+    straight = float(jnp.max(jnp.abs(bends))) < 1e-12 * float(jnp.max(jnp.abs(slope)))
+    # What a user writes down is not looked into.
+    assert straight == (likelihood.conjugate or name == "custom")
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
 def test_density_sums_to_one_and_has_the_stated_mean_and_variance(name):
     likelihood, _ = LIKELIHOODS[name]
     ys, weights = outcomes(likelihood)
