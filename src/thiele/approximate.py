@@ -33,7 +33,8 @@ def setting(model: Any, data: Series | Tied | Grouped) -> Setting:
     """Put a model and its data together: a chain on their own times, or on the model's inducing times."""
     likelihood = Shifted(model.likelihood, model.mean.value, model.kernel.outputs_observed)
     if isinstance(data, Tied):
-        return Setting(likelihood, induced(model.kernel, model.inducing.times, model.inducing.of), data)
+        chain = induced(model.kernel, model.inducing.times, model.inducing.of)
+        return Setting(likelihood, chain, data.with_weights(chain))
     if isinstance(data, Grouped):
         chain = own_sites(model.kernel, model.inducing.times, data)
         return Setting(likelihood, chain, Data(data.y, data.mask, data.covariates))

@@ -50,10 +50,11 @@ def sweep_in_sequence(
         q = with_site(with_site(prior, site), Site(B.T @ h_after, B.T @ J_after @ B))
         one = lambda x: jax.tree.map(lambda leaf: leaf[None], x)  # noqa: E731
         own = Tied.left_of(rule, *one((q, site, tied)))
-        _, wanted, _ = tile_sums(rule, likelihood, chain, one(tile), one(q), own, one(site))
+        seen = chain.project(*one((tile.segment, tile.time, tile.space)))
+        _, wanted, _ = tile_sums(rule, likelihood, one(tile), seen, one(q), own, one(site))
         new = jax.tree.map(lambda old, x: jnp.where(tied > 0, old + share * (x[0] - old), old), site, wanted)
-        seen = with_site(prior, new)
-        return Marginal(B @ seen.mean, B @ seen.var @ B.T), new
+        known = with_site(prior, new)
+        return Marginal(B @ known.mean, B @ known.var @ B.T), new
 
     nothing = Marginal(jnp.zeros(d), jnp.zeros((d, d)))
     _, new = jax.lax.scan(advance, nothing, (to_next, J_later, h_later, tiles, sites, data.tied))

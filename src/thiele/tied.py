@@ -60,6 +60,14 @@ class Tied(eqx.Module):
     scale: Float[Array, ""]
     """What a sum over these tiles is multiplied by: above 1 where they are a sample of all."""
     width: int = eqx.field(static=True)
+    seen: tuple[Tile, Projection] | None = None
+    """All data and their weights, where these are one group and `with_weights` has found them."""
+
+    def with_weights(self, chain: Induced) -> Tied:
+        """The same, with the weights that all who visit the data need, if one group holds them all."""
+        if self.segment.shape[0] > 1:
+            return self
+        return dataclasses.replace(self, seen=self._group(chain, *(x[0] for x in self._cut)))
 
     def batch(self, rng: np.random.Generator, size: int) -> Tied:
         """A sample of tiles with about `size` data; sums over it are scaled, so that they are right on average."""
@@ -102,8 +110,7 @@ class Tied(eqx.Module):
         def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Array:
             return of_datum(rule, model, y, q, left.marginal)
 
-        def add(total: tuple[Array, Array], tile: Tile) -> tuple[Array, Array]:
-            projection = chain.project(tile.segment, tile.time, tile.space)
+        def add(total: tuple[Array, Array], tile: Tile, projection: Projection) -> tuple[Array, Array]:
             found = _each(one, likelihood, tile, projection, *_of_segments(tile, marginals, left))
             found = jnp.where(tile.mask, found, 0.0)
             return total[0] + jnp.sum(found), total[1] + jnp.sum(jnp.abs(found))
@@ -118,9 +125,9 @@ class Tied(eqx.Module):
         """The energy's terms and new sites, summed over the data of each segment."""
         left = self.left(rule, marginals, sites)
 
-        def add(total: Visit, tile: Tile) -> Visit:
+        def add(total: Visit, tile: Tile, projection: Projection) -> Visit:
             terms, found, changed = tile_sums(
-                rule, likelihood, chain, tile, *_of_segments(tile, marginals, left, sites)
+                rule, likelihood, tile, projection, *_of_segments(tile, marginals, left, sites)
             )
             target = Site(*(x.at[tile.segment].add(y) for x, y in zip(total.target, found, strict=True)))
             terms, size = total.terms + jnp.sum(terms), total.size + jnp.sum(jnp.abs(terms))
@@ -154,11 +161,10 @@ class Tied(eqx.Module):
             return log_expected_power(model, y, without.mean, without.var + nu, 1.0, rule.quadrature)
 
         def group(place: tuple[Array, Array, Array]) -> Array:
-            tile = self.tiles(chain, *place)
-            projection = chain.project(tile.segment, tile.time, tile.space)
+            tile, projection = self._group(chain, *place)
             return _each(one, likelihood, tile, projection, *_of_segments(tile, marginals, left), projection.spread())
 
-        found = lax.map(group, (self.segment, self.start, self.length))
+        found = lax.map(group, self._cut)
         index = self.start[..., None] + jnp.arange(self.width, dtype=self.start.dtype)
         # Empty places of a tile are sent beyond the end, where they are dropped.
         inside = jnp.arange(self.width) < self.length[..., None]
@@ -172,8 +178,7 @@ class Tied(eqx.Module):
         local = CVI(quadrature=rule.quadrature)
         left = self.left(local, marginals, sites)
 
-        def add(total: Array, tile: Tile) -> Array:
-            projection = chain.project(tile.segment, tile.time, tile.space)
+        def add(total: Array, tile: Tile, projection: Projection) -> Array:
             found = _each(local.propose, likelihood, tile, projection, *_of_segments(tile, marginals, left))
             lost = jnp.einsum("ktll,klt->kt", jnp.maximum(found.site.precision, 0.0), projection.nu)
             return total + 0.5 * jnp.sum(jnp.where(tile.mask, lost, 0.0))
@@ -185,8 +190,7 @@ class Tied(eqx.Module):
     ) -> Float[Array, ""]:
         """log p(y | W m) − ½ m′ K⁻¹ m at the mean m of q, where K⁻¹ m = Σ (h − J m) because m maximises p(u) Π t."""
 
-        def add(total: Array, tile: Tile) -> Array:
-            projection = chain.project(tile.segment, tile.time, tile.space)
+        def add(total: Array, tile: Tile, projection: Projection) -> Array:
             at_mean = lambda model, y, q, _: log_prob(model, y, q.mean)  # noqa: E731
             terms = _each(at_mean, likelihood, tile, projection, *_of_segments(tile, marginals))
             return total + jnp.sum(jnp.where(tile.mask, terms, 0.0))
@@ -218,16 +222,22 @@ class Tied(eqx.Module):
         without = marginals if left.cavity is None else left.cavity
         return jax.vmap(lambda *args: of_site(rule, *args))(marginals, without, sites, self.tied)
 
-    def _over_groups(self, chain: Induced, add: Callable[[Any, Tile], Any], start: Any) -> Any:
+    def _over_groups(self, chain: Induced, add: Callable[[Any, Tile, Projection], Any], start: Any) -> Any:
         """`add` for all groups of tiles in turn, one group in memory at a time, in derivatives too."""
-        cut = (self.segment, self.start, self.length)
 
         def step(total: Any, group: tuple[Array, Array, Array]) -> tuple[Any, None]:
-            return add(total, self.tiles(chain, *group)), None
+            return add(total, *self._group(chain, *group)), None
 
-        if self.segment.shape[0] == 1:
-            return step(start, jax.tree.map(lambda x: x[0], cut))[0]
-        return lax.scan(jax.checkpoint(step), start, cut)[0]
+        at_hand = self.with_weights(chain).seen if self.seen is None else self.seen
+        return add(start, *at_hand) if at_hand is not None else lax.scan(jax.checkpoint(step), start, self._cut)[0]
+
+    @property
+    def _cut(self) -> tuple[Array, Array, Array]:
+        return self.segment, self.start, self.length
+
+    def _group(self, chain: Induced, segment: Array, start: Array, length: Array) -> tuple[Tile, Projection]:
+        tile = self.tiles(chain, segment, start, length)
+        return tile, chain.project(tile.segment, tile.time, tile.space)
 
     def tiles(self, chain: Induced, segment: Array, start: Array, length: Array) -> Tile:
         """The data of a group of tiles."""
@@ -243,8 +253,8 @@ class Tied(eqx.Module):
 def tile_sums(
     rule: AbstractLocalRule,
     likelihood: AbstractLikelihood,
-    chain: Induced,
     tile: Tile,
+    projection: Projection,
     q: Marginal,
     left: Left,
     old: Site,
@@ -254,7 +264,6 @@ def tile_sums(
     `q`, `left` and `old` are those of the tiles' segments.
     """
     of_datum, _ = LOCAL[rule.energy]
-    projection = chain.project(tile.segment, tile.time, tile.space)
 
     def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> tuple[Array, Any]:
         return of_datum(rule, model, y, q, left.marginal), rule.propose(model, y, q, left)

@@ -111,16 +111,20 @@ def alternate(
     by plain gradients moves its sites along the same gradient as the hyperparameters.
     """
 
-    def of_vector(v: Array, sites: Site) -> Array:
+    def by_gradients(v: Array, factors: Any) -> Array:
         moved = constrain(model, v)
-        return approximate.held_objective(model.rule, setting(moved, data), sites) + log_prior(moved)
+        return approximate.held_objective(model.rule, setting(moved, data), factors.sites()) + log_prior(moved)
+
+    def by_a_sweep(v: Array) -> tuple[Array, tuple[Site, Array]]:
+        moved = constrain(model, v)
+        at = setting(moved, data)
+        new, repaired = approximate.one_sweep(model.rule, at, state)
+        return approximate.held_objective(model.rule, at, new) + log_prior(moved), (new, repaired)
 
     if isinstance(state, Ascent):
-        both = jax.value_and_grad(lambda v, factors: of_vector(v, factors.sites()), argnums=(0, 1))
-        value, (gradient, slope) = both(vector, state.factors)
+        value, (gradient, slope) = jax.value_and_grad(by_gradients, argnums=(0, 1))(vector, state.factors)
         return value, gradient, ascend(model.rule, state, slope), jnp.array(0)
-    new, repaired = approximate.one_sweep(model.rule, setting(constrain(model, vector), data), state)
-    value, gradient = jax.value_and_grad(of_vector)(vector, new)
+    (value, (new, repaired)), gradient = jax.value_and_grad(by_a_sweep, has_aux=True)(vector)
     return value, gradient, new, repaired
 
 
