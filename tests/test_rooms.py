@@ -18,6 +18,7 @@ ROOMS = (
     "priors",
     "small",
     "tables",
+    "runs",
     "sde",
     "spatial",
     "kernels",

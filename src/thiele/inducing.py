@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from thiele.kernels import AbstractKernel
 from thiele.own_sites import Grouped, group, pays
 from thiele.parameters import Parametric, fixed, increasing, param, unconstrain
+from thiele.runs import rows_of
 from thiele.series import DAY, Clock, Series
 from thiele.tied import Tied
 
@@ -18,6 +19,8 @@ from thiele.tied import Tied
 # many numbers of weights, which should stay in the cache, where they are. One group of all data is visited soonest.
 DATA_AT_ONCE, MOST_AT_ONCE = 2048, 16_384
 WEIGHTS_AT_ONCE = 2**18
+# Of so many tiles in a segment a sum is a sum of rows that are looked up.
+MOST_TILES = 8
 # What a tile costs beside its data, in data: the moments of its segment and its share of the site.
 COST_OF_A_TILE = 2
 
@@ -170,6 +173,7 @@ def tie(
         tied=tied,
         scale=np.ones(()),
         width=width,
+        tiles_of=rows_of(segment, len(inside)) if groups == 1 and not moving and np.max(tiles) <= MOST_TILES else None,
     )
 
 

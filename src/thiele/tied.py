@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,6 +26,7 @@ from thiele.rules import CVI
 from thiele.rules.base import AbstractLocalRule, AbstractRule
 from thiele.rules.cavity import Cavity, Left, Marginal, Site, cavity, through_noise
 from thiele.rules.latents import log_expected_power, log_prob
+from thiele.runs import added
 from thiele.values import Values
 
 Induced = Bridges | Values
@@ -60,6 +62,8 @@ class Tied(eqx.Module):
     scale: Float[Array, ""]
     """What a sum over these tiles is multiplied by: above 1 where they are a sample of all."""
     width: int = eqx.field(static=True)
+    tiles_of: Int[Array, "S most"] | None = None
+    """The tiles of each segment, where they are one group and no segment has many."""
     seen: tuple[Tile, Projection] | None = None
     """All data and their weights, where these are one group and `with_weights` has found them."""
 
@@ -77,7 +81,7 @@ class Tied(eqx.Module):
         chosen = np.sort(rng.choice(full, count, replace=False))
         cut = {"segment": segment, "start": start, "length": length}
         picked = {name: x[chosen][None] for name, x in cut.items()}
-        return dataclasses.replace(self, **picked, scale=np.asarray(len(full) / count))
+        return dataclasses.replace(self, **picked, scale=np.asarray(len(full) / count), tiles_of=None)
 
     def stationary(self, rule: AbstractRule) -> bool:
         """The ELBO is, at its optimum. Tied power EP averages natural parameters, and its energy is only nearly so."""
@@ -129,7 +133,7 @@ class Tied(eqx.Module):
             terms, found, changed = tile_sums(
                 rule, likelihood, tile, projection, *_of_segments(tile, marginals, left, sites)
             )
-            target = Site(*(x.at[tile.segment].add(y) for x, y in zip(total.target, found, strict=True)))
+            target = jax.tree.map(partial(self._add, tile.segment), total.target, found)
             terms, size = total.terms + jnp.sum(terms), total.size + jnp.sum(jnp.abs(terms))
             return Visit(terms, size, target, total.repaired + changed)
 
@@ -230,6 +234,10 @@ class Tied(eqx.Module):
 
         at_hand = self.with_weights(chain).seen if self.seen is None else self.seen
         return add(start, *at_hand) if at_hand is not None else lax.scan(jax.checkpoint(step), start, self._cut)[0]
+
+    def _add(self, segment: Int[Array, " tiles"], total: Array, found: Array) -> Array:
+        """What some tiles found, added to what their segments have."""
+        return total.at[segment].add(found) if self.tiles_of is None else total + added(found, segment, self.tiles_of)
 
     @property
     def _cut(self) -> tuple[Array, Array, Array]:

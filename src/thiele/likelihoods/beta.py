@@ -12,6 +12,7 @@ from jaxtyping import Array, ArrayLike
 
 from thiele.likelihoods.base import AbstractContinuous
 from thiele.likelihoods.quantiles import UNIT_INTERVAL, Interval
+from thiele.likelihoods.special import log_sigmoid
 from thiele.parameters import positive
 
 
@@ -30,8 +31,8 @@ class Beta(AbstractContinuous):
     def log_prob(self, y, f):
         a, b = self._counts(f)
         # log Γ(a) = log Γ(1 + a) - log a: the first is tame at a = 0, the second is linear in f there.
-        log_a = jnp.log(self.precision) + jax.nn.log_sigmoid(f)
-        log_b = jnp.log(self.precision) + jax.nn.log_sigmoid(-f)
+        log_a = jnp.log(self.precision) + log_sigmoid(f)
+        log_b = jnp.log(self.precision) + log_sigmoid(-f)
         constant = gammaln(self.precision) - gammaln(1.0 + a) - gammaln(1.0 + b) + log_a + log_b
         return constant + (a - 1.0) * jnp.log(y) + (b - 1.0) * jnp.log1p(-y)
 

@@ -77,8 +77,8 @@ class AbstractConditionallyGaussian(AbstractContinuous):
 
     def _given_nonlinear(self, mean: Array, var: Array, quadrature: AbstractQuadrature | None) -> Conditionals:
         rest = self.latents - self.linear
-        order = np.r_[self.linear : self.latents, : self.linear]
-        mean, columns = mean[order], cholesky_columns(var[np.ix_(order, order)])
+        # (g, z). A permutation by indices would be a scatter in derivatives.
+        mean, columns = jnp.roll(mean, rest), cholesky_columns(jnp.roll(var, (rest, rest), (0, 1)))
         nodes, weights = standard_nodes(rest, var.dtype, quadrature)
         # Each latent at all nodes, and never a matrix product: sums of so few terms fuse into one loop over the data.
         f = [

@@ -17,7 +17,7 @@ from jaxtyping import Array, ArrayLike
 
 from thiele.likelihoods.base import AbstractInteger, refuse, refuse_unless_integer
 from thiele.likelihoods.links import RATE_LINKS, choose, rate_moments
-from thiele.likelihoods.special import capped_exp, log_rising
+from thiele.likelihoods.special import capped_exp, log_rising, log_sigmoid
 from thiele.parameters import between, positive
 from thiele.precision import float64
 from thiele.quadrature import expectation
@@ -114,7 +114,7 @@ class NegativeBinomial(AbstractCounts):
         r = 1.0 / self.dispersion
         log_odds = self.log_rate(f) - jnp.log(r)
         ways = log_rising(r, y) - gammaln(y + 1.0)
-        return ways + r * jax.nn.log_sigmoid(-log_odds) + y * jax.nn.log_sigmoid(log_odds)
+        return ways + r * log_sigmoid(-log_odds) + y * log_sigmoid(log_odds)
 
     def cdf(self, y, f):
         r = 1.0 / self.dispersion

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 
 from thiele.likelihoods.conditional import AbstractConditionallyGaussian
-from thiele.likelihoods.special import log_cap, log_softplus
+from thiele.likelihoods.special import log_cap, softplus
 
 
 class HeteroscedasticGaussian(AbstractConditionallyGaussian):
@@ -28,4 +30,4 @@ class HeteroscedasticGaussian(AbstractConditionallyGaussian):
 
     def noise(self, g):
         # The cube of this variance appears in second derivatives and must not underflow.
-        return jnp.exp(jnp.maximum(2.0 * log_softplus(g[0]), -0.6 * log_cap(g.dtype)))
+        return jnp.square(jnp.maximum(softplus(g[0]), math.exp(-0.3 * log_cap(g.dtype))))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float
 
-from thiele.likelihoods.special import capped_exp, log_ndtr, log_softplus
+from thiele.likelihoods.special import capped_exp, log_ndtr, log_sigmoid, log_softplus, softplus
 from thiele.quadrature import AbstractQuadrature, expectation
 
 
@@ -27,7 +27,7 @@ class ProbabilityLink(NamedTuple):
 
 def _logit_log_between(upper: Array, lower: Array) -> Array:
     """log(σ(u) - σ(l)) = log σ(u) + log σ(-l) + log(1 - exp(l - u)), an identity without cancellation."""
-    return jax.nn.log_sigmoid(upper) + jax.nn.log_sigmoid(-lower) + jnp.log(-jnp.expm1(lower - upper))
+    return log_sigmoid(upper) + log_sigmoid(-lower) + jnp.log(-jnp.expm1(lower - upper))
 
 
 def _probit_log_between(upper: Array, lower: Array) -> Array:
@@ -41,7 +41,7 @@ def _probit_log_between(upper: Array, lower: Array) -> Array:
 PROBABILITY_LINKS = {
     "logit": ProbabilityLink(
         cdf=jax.nn.sigmoid,
-        log_cdf=jax.nn.log_sigmoid,
+        log_cdf=log_sigmoid,
         log_between=_logit_log_between,
         quantile=lambda p: jnp.log(p) - jnp.log1p(-p),
         marginal_scale=None,
@@ -74,7 +74,7 @@ class RateLink(NamedTuple):
 
 RATE_LINKS = {
     "exp": RateLink(rate=capped_exp, log_rate=lambda f: f),
-    "softplus": RateLink(rate=jax.nn.softplus, log_rate=log_softplus),
+    "softplus": RateLink(rate=softplus, log_rate=log_softplus),
 }
 
 

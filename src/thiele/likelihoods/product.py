@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike
@@ -11,6 +10,7 @@ from jaxtyping import Array, ArrayLike
 from thiele.likelihoods.base import noise_variance
 from thiele.likelihoods.conditional import AbstractConditionallyGaussian
 from thiele.likelihoods.product_integrals import expected_log_normal, log_expected_normal, tilted_slopes
+from thiele.likelihoods.special import softplus
 from thiele.parameters import positive
 
 
@@ -36,7 +36,7 @@ class SubbandProduct(AbstractConditionallyGaussian):
         return self.subbands
 
     def loadings(self, g):
-        return jax.nn.softplus(g)
+        return softplus(g)
 
     def noise(self, g):
         return self.variance + jnp.zeros_like(g[0])

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from thiele.likelihoods.special import softplus
 from thiele.quadrature import AbstractQuadrature, cholesky_columns, log_weighted_sum, standard_nodes, weighted_sum
 
 
@@ -66,7 +67,7 @@ def _given(y: Array, at: Pieces, nodes: Array) -> Given:
     k = at.K.shape[0] // 2
     f = at.K @ nodes
     g, z = f[:k], f[k:]
-    a = jax.nn.softplus(g)
+    a = softplus(g)
     place = {pair: i for i, pair in enumerate(_triangle(k))}
     V = lambda i, j: at.V[place[max(i, j), min(i, j)]]  # noqa: E731
     b = jnp.stack([sum(V(i, j) * a[j] for j in range(k)) for i in range(k)])

@@ -27,12 +27,29 @@ def capped_exp(x: Array) -> Array:
     return jnp.exp(jnp.minimum(x, cap)) * (1.0 + jnp.maximum(x - cap, 0.0))
 
 
+def softplus(x: Array) -> Array:
+    """log(1 + exp(x)). One exponential serves the value and its derivatives; JAX's own takes one for each."""
+    return _softplus_and_exponential(x)[0]
+
+
+def _softplus_and_exponential(x: Array) -> tuple[Array, Array]:
+    """log(1 + exp(x)) and exp(−|x|)."""
+    # Not |x|, whose slope at zero is neither of its two.
+    right = x > 0.0
+    t = jnp.exp(jnp.where(right, -x, x))
+    return jnp.where(right, x, 0.0) + jnp.log1p(t), t
+
+
+def log_sigmoid(x: Array) -> Array:
+    """log 1/(1 + exp(−x))."""
+    return -softplus(-x)
+
+
 def log_softplus(x: Array) -> Array:
     """log log(1 + exp(x)), which tends to x on the left and to log x on the right."""
+    value, t = _softplus_and_exponential(x)
     tail = x < -18.0
-    body = jnp.log(jax.nn.softplus(jnp.where(tail, 0.0, x)))
-    left = jnp.where(tail, x, -18.0)
-    return jnp.where(tail, left - 0.5 * jnp.exp(left), body)
+    return jnp.where(tail, x - 0.5 * t, jnp.log(jnp.where(tail, 1.0, value)))
 
 
 def scaled_erfc(x: Array) -> Array:
