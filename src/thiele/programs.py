@@ -18,19 +18,25 @@ from jax.core import Tracer
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Options = dict[str, bool | int | str]
 
 # So many numbers in the arguments are few: about 3000 data. There a fit gains more from the compiler than it loses.
 FEW = 16_384
 # The older way of writing loops for a CPU compiles programs of few data in two thirds of the time, and all with 160 to
 # 580 MB less, into programs that are about as fast (benchmarks/results/emitters.txt).
-LEAN = {"xla_cpu_use_fusion_emitters": False}
+# Of what XLA hands to a library of kernels products gain, and sums over all data with what goes before them lose: an
+# iteration of the full model of binary takes 4.1 ms without, and 6.2 with them.
+LEAN: Options = {
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT",
+}
 # With few data products are small, and sooner done by the thread that asks for them than handed to others.
-FEW_THREADS = {**LEAN, "xla_cpu_multi_thread_eigen": False}
+FEW_THREADS = {**LEAN, "xla_cpu_multi_thread_eigen": False, "xla_cpu_experimental_ynn_fusion_type": ""}
 QUICKLY = {**FEW_THREADS, "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 @cache
-def known(name: str, value: bool | int) -> bool:
+def known(name: str, value: bool | int | str) -> bool:
     """Whether the compiler that is installed has such an option."""
     try:
         jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
@@ -39,14 +45,14 @@ def known(name: str, value: bool | int) -> bool:
     return True
 
 
-def _program(function: Callable[P, R], options: dict[str, bool | int]) -> Callable[[], Callable[P, R]]:
+def _program(function: Callable[P, R], options: Options) -> Callable[[], Callable[P, R]]:
     """`eqx.filter_jit`, told once it is asked for what the compiler understands of `options`."""
     return cache(
         lambda: eqx.filter_jit(function, compiler_options={name: x for name, x in options.items() if known(name, x)})
     )
 
 
-def compiled(function: Callable[P, R], for_few: dict[str, bool | int] = QUICKLY) -> Callable[P, R]:
+def compiled(function: Callable[P, R], for_few: Options = QUICKLY) -> Callable[P, R]:
     """`eqx.filter_jit`, with options of its own for few data on a CPU: without the costly optimisations."""
     plain, small, large = eqx.filter_jit(function), _program(function, for_few), _program(function, LEAN)
 
