@@ -71,9 +71,13 @@ class RepeatedSteps(eqx.Module):
     functions: PyTree[Float[Array, "*any u"]]
 
     def prepare(self, inputs: Int[Array, "*batch"]) -> tuple:
-        """Steps and functions, looked up."""
-        step = self.values[inputs]
-        return jnp.zeros_like(step), step, jax.tree.map(lambda x: x[..., inputs], self.functions)
+        """Steps and functions, looked up at once: in derivatives every look-up is a loop over the steps."""
+        leaves, form = jax.tree.flatten((self.values, self.functions))
+        rows = [leaf.reshape(-1, leaf.shape[-1]) for leaf in leaves]
+        found = jnp.split(jnp.concatenate(rows)[:, inputs], np.cumsum([len(x) for x in rows])[:-1])
+        shapes = [leaf.shape[:-1] + inputs.shape for leaf in leaves]
+        step, functions = form.unflatten([x.reshape(shape) for x, shape in zip(found, shapes, strict=True)])
+        return jnp.zeros_like(step), step, functions
 
     def __call__(self, prepared: tuple) -> Move:
         return _move(self.sde, *prepared)
