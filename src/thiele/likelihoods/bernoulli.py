@@ -8,12 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc
+from jax.scipy.special import betainc, gammaln
 from jaxtyping import Array, ArrayLike
 
 from thiele.likelihoods.base import AbstractInteger, refuse, refuse_unless_integer
 from thiele.likelihoods.links import PROBABILITY_LINKS, choose, expected_probability
-from thiele.likelihoods.special import log_factorial
 from thiele.precision import float64
 from thiele.quadrature import expectation, log_expectation
 
@@ -88,7 +87,7 @@ class Binomial(AbstractInteger):
 
     def log_prob(self, y, f):
         log_cdf, n = PROBABILITY_LINKS[self.link].log_cdf, self.trials
-        ways = log_factorial(n) - log_factorial(y) - log_factorial(n - y)
+        ways = gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0)
         return ways + y * log_cdf(f) + (n - y) * log_cdf(-f)
 
     def conditional_mean(self, f):
