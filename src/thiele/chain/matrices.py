@@ -14,9 +14,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_batching import custom_vmap
 from jax.scipy.linalg import lu_factor, lu_solve
 from jaxtyping import Array
 
+from thiele import small
+from thiele.chain import one_function
 from thiele.chain.types import Blocks
 from thiele.tables import as_array, in_form_of, size
 
@@ -25,6 +28,9 @@ Matrix = Array | Blocks
 # A product with the blocks of several stacks is as many operations, each of which costs a loop about a microsecond; up
 # to this size one product with zeros in it is sooner done.
 LARGEST_WRITTEN_OUT = 32
+# Elimination by rows in one function is sooner done than the library's up to this size: 1.4 us for 2.5, and 0.4 for 1.9
+# with four rows.
+LARGEST_IN_ONE_FUNCTION = 6
 
 
 def mul(X: Matrix, Y: Matrix) -> Array:
@@ -88,14 +94,15 @@ def dense(X: Matrix) -> Array:
     stacks = [as_array(stack) for stack in X]
     if len(stacks) == 1 and stacks[0].shape[0] == 1:
         return stacks[0][0]
-    d = sum(stack.shape[0] * stack.shape[1] for stack in stacks)
-    out, start = jnp.zeros((d, d, *stacks[0].shape[3:]), stacks[0].dtype), 0
+    # Chosen and padded, not written to their places: a scatter is a loop over the blocks.
+    d, rows, start = sum(stack.shape[0] * stack.shape[1] for stack in stacks), [], 0
     for stack in stacks:
-        g, b = stack.shape[:2]
-        places = start + np.arange(g * b).reshape(g, b)
-        out = out.at[places[:, :, None], places[:, None, :]].set(stack, unique_indices=True)
+        g, b, _, *batch = stack.shape
+        own = np.eye(g, dtype=bool).reshape(g, 1, g, 1, *(1,) * len(batch))
+        square = jnp.where(own, stack[:, :, None], 0.0).reshape(g * b, g * b, *batch)
+        rows.append(jnp.pad(square, [(0, 0), (start, d - start - g * b), *[(0, 0)] * len(batch)]))
         start += g * b
-    return out
+    return rows[0] if len(rows) == 1 else jnp.concatenate(rows)
 
 
 def resolve(Lam: Array, G: Array, h: Array | None) -> tuple[Array, Array, Array]:
@@ -103,11 +110,47 @@ def resolve(Lam: Array, G: Array, h: Array | None) -> tuple[Array, Array, Array]
     if Lam.shape == (1, 1):
         spread = 1.0 + Lam * G
         return Lam / spread, jnp.zeros_like(G) if h is None else h / spread, jnp.log(spread[0, 0])
+    if h is not None and Lam.shape[0] <= LARGEST_IN_ONE_FUNCTION and jax.default_backend() == "cpu":
+        return _resolved_alone(Lam, G, h)
+    return _resolved(Lam, G, h)
+
+
+def _resolved(Lam: Array, G: Array, h: Array | None) -> tuple[Array, Array, Array]:
     spread = jnp.eye(Lam.shape[0], dtype=Lam.dtype) + Lam @ G
     factors = lu_factor(spread)
     BLam = symmetric(lu_solve(factors, Lam))
     Bh = jnp.zeros((Lam.shape[0], 1), Lam.dtype) if h is None else _shrunk(BLam, Lam, G, h)
     return BLam, Bh, jnp.sum(jnp.log(jnp.abs(jnp.diagonal(factors[0]))))
+
+
+@jax.custom_jvp
+def _resolved_alone(Lam: Array, G: Array, h: Array) -> tuple[Array, Array, Array]:
+    """The same for one small system in a loop, where a call of the library costs more than all the arithmetic."""
+    return _eliminated(Lam, G, h)
+
+
+@_resolved_alone.defjvp
+def _(primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]) -> tuple[tuple, tuple]:
+    return jax.jvp(_resolved, primals, tangents)
+
+
+@custom_vmap
+def _eliminated(Lam: Array, G: Array, h: Array) -> tuple[Array, Array, Array]:
+    def eliminate(Lam: Array, G: Array, h: Array) -> tuple[Array, Array, Array]:
+        n = Lam.shape[0]
+        spread = sum((Lam[:, k, None] * G[k] for k in range(n)), jnp.eye(n, dtype=Lam.dtype))
+        found, log_det = small.eliminated(spread, jnp.concatenate([Lam, h], axis=1))
+        return symmetric(found[:, :n]), found[:, n:], log_det
+
+    return one_function.at_once(eliminate, Lam, G, h)
+
+
+@_eliminated.def_vmap
+def _(size: int, mapped: list[bool], Lam: Array, G: Array, h: Array) -> tuple[tuple, tuple]:
+    """Many systems are the library's; where only the shifts are many, they share the rest."""
+    axes, one = tuple(0 if each else None for each in mapped), not (mapped[0] or mapped[1])
+    out = (None, 0, None) if one else (0, 0, 0)
+    return jax.vmap(_resolved, axes, out)(Lam, G, h), (not one, True, not one)
 
 
 def _shrunk(BLam: Array, Lam: Array, G: Array, h: Array) -> Array:

@@ -72,6 +72,17 @@ def _walk_jvp(step: Step, reverse: bool, primals: tuple[Any, Any], tangents: tup
     return jax.jvp(partial(jax.lax.scan, step, reverse=reverse), primals, tangents)
 
 
+def at_once(function: Callable[..., Any], *args: Array) -> Any:
+    """`function` of some small arrays, which is plain arithmetic and reads them all."""
+    if jax.__version_info__[:2] > LAST_TESTED:
+        return function(*args)
+    leaves, form = jax.tree.flatten(jax.eval_shape(function, *args))
+    dtype = args[0].dtype
+    run = lambda x: _joined(jax.tree.leaves(function(*_apart(x, list(args)))), dtype)  # noqa: E731
+    found = jax.jit(run)(jax.lax.optimization_barrier(_joined(list(args), dtype)))
+    return form.unflatten(_apart(set_xla_metadata(found, **MARK), leaves))
+
+
 def _reads(step: Jaxpr, carried: int, moved: bool, kept: bool) -> tuple[list[bool], list[bool]]:
     """Which of what is carried, and which of a row, the step reads for what it carries on, what it keeps, or both."""
     wanted = [moved] * carried + [kept] * (len(step.outvars) - carried)

@@ -174,9 +174,12 @@ def own_curvature(alg: ModuleType, M: Matrix, T: Matrix, Y: Matrix) -> Matrix:
 
 
 class Loop(NamedTuple):
-    """What `backward` does to later information (r', N'), as an affine map: r = own.r + Wᵀ r', N = own.N + Wᵀ N' W."""
+    """What `backward` does to later information (r', N'), as an affine map: r = own.r + Wᵀ r', N = own.N + Wᵀ N' W.
 
-    W: Matrix
+    Wᵀ is kept: a product with the transpose of what lies in memory is the slowest of a step.
+    """
+
+    Wt: Matrix
     own: Backward
 
 
@@ -185,15 +188,15 @@ def closed_loop(alg: ModuleType, H: Matrix, step: Step, p: Matrix, gain: Gain) -
     H = emission(alg, H, step)
     Ht, MH = alg.transpose(H), alg.mul(gain.M, H)
     return Loop(
-        alg.sub(step.A, alg.mul(with_next(alg, step, p), MH)),
+        alg.transpose(alg.sub(step.A, alg.mul(with_next(alg, step, p), MH))),
         Backward(alg.mul(Ht, gain.xi), alg.symmetric(alg.mul(Ht, MH))),
     )
 
 
 def backward_in_loop(alg: ModuleType, after: Backward, loop: Loop) -> Backward:
     """`backward` with all that does not depend on later information done before."""
-    Wt = alg.transpose(loop.W)
-    return Backward(alg.add(loop.own.r, alg.mul(Wt, after.r)), alg.add(loop.own.N, alg.congruence(Wt, after.N)))
+    r, N = alg.mul(loop.Wt, after.r), alg.congruence(loop.Wt, after.N)
+    return Backward(alg.add(loop.own.r, r), alg.add(loop.own.N, N))
 
 
 class Smoothed(NamedTuple):

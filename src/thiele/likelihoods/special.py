@@ -107,8 +107,8 @@ def log_rising(r: Float[Array, ""], y: Float[Array, ""]) -> Float[Array, ""]:
 
 
 def log_factorial(y: Array) -> Array:
-    """log y! for y ≥ 0, to 2e-15 or rounding, by Stirling's series. The gamma function of all reals takes four times as long,
-    which was a sixth of an iteration with few counts.
+    """log y! for y ≥ 0, to 2e-15 or rounding, by Stirling's series. The gamma function of all reals takes four times as
+    long, which was a sixth of an iteration with few counts.
     """
     few = y < 10.0
     z, low = jnp.where(few, y + 10.0, y), jnp.where(few, y, 0.0)
