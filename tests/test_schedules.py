@@ -160,3 +160,16 @@ def test_rounds_end_at_the_best_state_that_they_began_with():
     began = values[:: training.MOST_ROUNDS]
     assert ended.objective > np.max(began) - 1e-9
     assert np.max(began) > values[-1] + 0.1
+
+
+def test_a_search_that_ends_where_it_looked_last_does_not_look_again(monkeypatch):
+    looks, look = [], training.objective_and_gradient
+    monkeypatch.setattr(training, "objective_and_gradient", lambda *args: looks.append(0) or look(*args))
+    with jax.enable_x64(True):
+        gp, series, _, _ = model(th.CVI())._prepared(T, Y, {})
+        found = search.Search(gp, series, np.ones(len(unconstrain(gp))))
+        value = found.evaluate(found.start).value
+        assert found.at(found.start)[0] == pytest.approx(value, rel=1e-12)
+        assert len(looks) == 1
+        assert found.at(found.start + 0.5)[0] != pytest.approx(value, rel=1e-3)
+        assert len(looks) == 2

@@ -48,6 +48,7 @@ class Search:
         self.start = np.asarray(unconstrain(model)) / scales
         self.moving = model.inducing is not None and unconstrain(model.inducing).size > 0
         self.sites: Any = None
+        self.latest: tuple[np.ndarray, Any] = np.empty(0), None  # a search often ends where it looked last
         self.settled = True
         self.most = -np.inf
         self.batch_size, self.rng = batch_size, np.random.default_rng(0)
@@ -82,7 +83,8 @@ class Search:
     def at(self, scaled: np.ndarray) -> tuple[float, training.Found]:
         """The log likelihood and what inference found at one point: no new compilation after `evaluate`."""
         vector = self._vector(scaled)
-        (value, found), _ = self._converged(vector)
+        seen, latest = self.latest
+        (value, found), _ = latest if np.array_equal(seen, vector) else self._converged(vector)
         return float(value) - float(log_prior(constrain(self.model, vector))), found
 
     def _converged(self, vector: Array) -> tuple[tuple[Array, training.Found], Array]:
@@ -96,6 +98,7 @@ class Search:
                 found = again
         if not _unconverged(found):
             self.sites = found[0][1].sites
+        self.latest = np.asarray(vector), found
         return found
 
     def _first(self, vector: Array) -> Site | None:
