@@ -1,5 +1,7 @@
 """Few data are compiled quickly, many thoroughly, and a caller's own program decides for itself."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,8 @@ import numpy as np
 import pytest
 
 from thiele import programs
+from thiele.series import Series
+from thiele.tied import Tied
 
 
 @pytest.fixture
@@ -29,6 +33,21 @@ def test_the_size_of_the_arguments_decides(chosen):
     assert total({"here": few}, 2.0) == 2.0 * (programs.FEW - 1)
     assert total({"here": many}, 2.0) == 2.0 * programs.FEW
     assert chosen == [{"compiler_options": programs.QUICKLY}, {"compiler_options": programs.LEAN}]
+
+
+class Tiles(eqx.Module):
+    tiled: ClassVar[bool] = True
+    x: np.ndarray
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere every program is compiled thoroughly")
+def test_many_data_in_tiles_have_options_of_their_own(chosen):
+    total = programs.compiled(lambda data: jnp.sum(data.x))
+    assert total(Tiles(np.ones(programs.FEW + 1))) == programs.FEW + 1
+    assert total(Tiles(np.ones(3))) == 3
+    assert chosen == [{"compiler_options": programs.TILED}, {"compiler_options": programs.QUICKLY}]
+    assert Tied.tiled
+    assert not hasattr(Series, "tiled")
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere every program is compiled thoroughly")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -48,6 +48,8 @@ class Tied(eqx.Module):
 
     Tile k holds the `length[k]` data from `start[k]` on, all in one segment. Tiles come in groups that fit in memory.
     """
+
+    tiled: ClassVar[bool] = True  # for the compiler
 
     time: Float[Array, " n"]
     y: Float[Array, " n *k"]
