@@ -8,7 +8,7 @@ from scipy import special
 
 from tests.likelihoods.registry import LIKELIHOODS, jit, long, moments
 from thiele import likelihoods as th
-from thiele.likelihoods.special import capped_exp, log_factorial, log_ndtr, log_sigmoid, log_softplus, softplus
+from thiele.likelihoods.special import capped_exp, log_ndtr, log_sigmoid, log_softplus, softplus
 from thiele.parameters import constrain, fixed, parameters, unconstrain
 
 EXTREMES = np.array([-1e3, -700.0, -100.0, -30.0, 0.0, 30.0, 100.0, 700.0, 1e3])
@@ -128,16 +128,6 @@ def test_special_functions_are_accurate_in_the_tails():
     assert log_softplus(jnp.array(-1e3)) == -1e3
     assert jax.grad(capped_exp)(500.0) > 0
     np.testing.assert_allclose(capped_exp(jnp.array(300.0)), np.exp(300.0))
-
-
-def test_factorials_are_those_of_the_gamma_function():
-    y = np.concatenate([np.arange(200.0), np.linspace(0.0, 30.0, 301), 10.0 ** np.arange(3, 16)])
-    truth = special.gammaln(y + 1.0)
-    np.testing.assert_allclose(log_factorial(jnp.asarray(y)), truth, rtol=1e-14, atol=1e-14)
-    single = np.asarray(y, np.float32)
-    np.testing.assert_allclose(log_factorial(jnp.asarray(single)), truth, rtol=1e-5, atol=1e-5)
-    slope = jax.vmap(jax.grad(log_factorial))(jnp.asarray(y))
-    np.testing.assert_allclose(slope, special.digamma(y + 1.0), rtol=1e-11, atol=1e-11)
 
 
 def test_softplus_and_its_derivatives_are_accurate_everywhere():

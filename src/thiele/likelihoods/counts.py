@@ -12,12 +12,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaincc
+from jax.scipy.special import betainc, gammaincc, gammaln
 from jaxtyping import Array, ArrayLike
 
 from thiele.likelihoods.base import AbstractInteger, refuse, refuse_unless_integer
 from thiele.likelihoods.links import RATE_LINKS, choose, rate_moments
-from thiele.likelihoods.special import capped_exp, log_factorial, log_rising, log_sigmoid
+from thiele.likelihoods.special import capped_exp, log_rising, log_sigmoid
 from thiele.parameters import between, positive
 from thiele.precision import float64
 from thiele.quadrature import expectation
@@ -113,7 +113,7 @@ class NegativeBinomial(AbstractCounts):
     def log_prob(self, y, f):
         r = 1.0 / self.dispersion
         log_odds = self.log_rate(f) - jnp.log(r)
-        ways = log_rising(r, y) - log_factorial(y)
+        ways = log_rising(r, y) - gammaln(y + 1.0)
         return ways + r * log_sigmoid(-log_odds) + y * log_sigmoid(log_odds)
 
     def cdf(self, y, f):
@@ -167,7 +167,7 @@ class ZeroInflatedPoisson(AbstractCounts):
 
 
 def _poisson_log_prob(y: Array, log_rate: Array, rate: Array) -> Array:
-    return y * log_rate - rate - log_factorial(y)
+    return y * log_rate - rate - gammaln(y + 1.0)
 
 
 def _poisson_cdf(y: Array, rate: Array) -> Array:
