@@ -38,7 +38,7 @@ def projected(kernel, z, x):
     at = bridges(kernel, z)
     segment = at.segment_of(x)
     W, nu = at.project(segment, x[:, None])
-    return at, segment, W[..., 0], nu[..., 0]
+    return at, segment, W[:, 0], nu[:, 0]
 
 
 def with_segment(P, x_segment):

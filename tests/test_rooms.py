@@ -25,6 +25,7 @@ ROOMS = (
     "chain",
     "steps",
     "weights",
+    "even",
     "axes",
     "calendars",
     "series",

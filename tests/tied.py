@@ -35,7 +35,7 @@ def at_data(chain, q, times):
 def some_sites(chain, times, mask):
     """Sites that have not converged, made of one of arbitrary strength for each datum."""
     segment = chain.segment_of(times)
-    W = chain.project(segment, times[:, None]).W[..., 0]
+    W = chain.project(segment, times[:, None]).W[:, 0]
     strength = jnp.where(mask, 0.3 + jnp.cos(jnp.arange(times.size)) ** 2, 0.0)
     pull = jnp.where(mask, jnp.sin(1.0 + jnp.arange(times.size)), 0.0)
     S = chain.segments

@@ -17,46 +17,47 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from thiele.chain import Chain, Information, Move, Posterior, Tabulated, log_normaliser, posterior, sample
 from thiele.chain.matrices import dense
 from thiele.chain.square_root import semidefinite_root
+from thiele.even import Polynomials, interpolated
 from thiele.kernels import AbstractKernel, Emission
 from thiele.rules.cavity import Marginal, Site
 from thiele.sde import SDE
 from thiele.small import inverse, product
 from thiele.tables import as_array
-from thiele.weights import Weights, forward_substitution, weights
+from thiele.weights import Weights, forward_substitution, owner, weights
 
 
 class Projection(NamedTuple):
     """The latent values of some tiles as linear functions of their segments: f = W w + N(0, ν)."""
 
-    W: Float[Array, "tiles L 2d width"]
-    nu: Float[Array, "tiles L width"]
+    W: Float[Array, "tiles width L 2d"]
+    nu: Float[Array, "tiles width L"]
 
     def marginals(self, of_segment: Marginal) -> Marginal:
         """N(W μ, W Σ W' + ν) of every datum, (tiles, width, L) and (tiles, width, L, L)."""
-        mean = jnp.einsum("kldt,kd->ktl", self.W, of_segment.mean)
+        mean = jnp.einsum("ktld,kd->ktl", self.W, of_segment.mean)
         return Marginal(mean, projected_variance(self.W, of_segment.var) + self.spread())
 
     def spread(self) -> Float[Array, "tiles width L L"]:
         """ν as matrices."""
-        return jnp.einsum("klt,lm->ktlm", self.nu, jnp.eye(self.nu.shape[1], dtype=self.nu.dtype))
+        return jnp.einsum("ktl,lm->ktlm", self.nu, jnp.eye(self.nu.shape[-1], dtype=self.nu.dtype))
 
 
 @jax.custom_jvp
 def projected_variance(
-    W: Float[Array, "tiles L 2d width"], var: Float[Array, "tiles 2d 2d"]
+    W: Float[Array, "tiles width L 2d"], var: Float[Array, "tiles 2d 2d"]
 ) -> Float[Array, "tiles width L L"]:
     """W Σ W' of every datum."""
-    return jnp.einsum("kldt,kmdt->ktlm", W, jnp.einsum("kde,klet->kldt", var, W))
+    return jnp.einsum("ktld,ktmd->ktlm", W, jnp.einsum("ktle,ked->ktld", W, var))
 
 
 @projected_variance.defjvp
 def _(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     # Σ is symmetric: its product with W serves the value and the derivative in W.
     (W, var), (dW, dvar) = primals, tangents
-    spread = jnp.einsum("kde,klet->kldt", var, W)
-    half = jnp.einsum("kldt,kmdt->ktlm", dW, spread)
-    value = jnp.einsum("kldt,kmdt->ktlm", W, spread)
-    return value, half + jnp.swapaxes(half, -1, -2) + jnp.einsum("kldt,kde,kmet->ktlm", W, dvar, W)
+    spread = jnp.einsum("ktle,ked->ktld", W, var)
+    half = jnp.einsum("ktld,ktmd->ktlm", dW, spread)
+    value = jnp.einsum("ktld,ktmd->ktlm", W, spread)
+    return value, half + jnp.swapaxes(half, -1, -2) + jnp.einsum("ktld,kde,ktme->ktlm", W, dvar, W)
 
 
 class Bridges(NamedTuple):
@@ -91,12 +92,18 @@ class Bridges(NamedTuple):
         segment: Int[Array, " tiles"],
         x: Float[Array, "tiles width"],
         space: Float[Array, "tiles width D"] | None = None,
+        even: Polynomials | None = None,
     ) -> Projection:
-        """W and ν at times `x`, of which each row lies in one segment, and at places `space` for a kernel there."""
-        found = weights(self.sde, self.z, self.L, segment, x)
+        """W and ν at times `x`, of which each row lies in one segment, and at places `space` for a kernel there; by way
+        of polynomials there (`thiele.even`) where these are given.
+        """
+        if even is None:
+            found = weights(self.sde, self.z, self.L, segment, x)
+        else:
+            found = interpolated(self.sde, self.z, self.L, even)
         if space is None:
-            w = jnp.concatenate([w for part in (found.state, found.noise) for blocks in part for w in blocks], axis=1)
-            return Projection(jnp.asarray(self.owner, w.dtype)[None, :, :, None] * w[:, None], found.nu)
+            w = jnp.concatenate([w for part in (found.state, found.noise) for blocks in part for w in blocks], axis=-1)
+            return Projection(jnp.asarray(owner(self.sde), w.dtype) * w[:, :, None], found.nu)
         return _mixed(self.sde, found, self.kernel.emissions(x, space))
 
     def prior(self) -> Marginal:
@@ -131,45 +138,40 @@ class Bridges(NamedTuple):
         e = forward_substitution(dense(self.L)[None], [noise[:, i] for i in range(noise.shape[1])])
         return jnp.moveaxis(jnp.concatenate([before, jnp.stack(e, axis=1)], axis=1), 1, 2)
 
-    @property
-    def owner(self) -> np.ndarray:
-        """(latents, 2 d): 1 where an entry of (u, e) bears on a latent function of time alone."""
-        sizes = [sum(stack.count * stack.dim for stack in output.stacks) for output in self.sde.outputs]
-        return np.tile(np.repeat(np.eye(len(sizes)), sizes, axis=1), 2)
-
 
 def _mixed(sde: SDE, found: Weights, emissions: tuple[Emission, ...]) -> Projection:
     """W and ν of latent functions that mix the functions of time: w ⊗ (their weights in time)."""
-    columns: list[list[Array]] = [[], []]  # of the state, of the noise: (tiles, L, size, width) for each stack
+    columns: list[list[Array]] = [[], []]  # of the state, of the noise: (tiles, width, L, size) for each stack
     nu = [emission.rest for emission in emissions]
     latent, used = 0, 0
     for i, output in enumerate(sde.outputs):
         if used == emissions[latent].w.shape[-1]:
             latent, used = latent + 1, 0
-        w = jnp.swapaxes(emissions[latent].w[..., used : used + output.copies], 1, 2)
+        w = emissions[latent].w[..., used : used + output.copies]
         used += output.copies
-        nu[latent] = nu[latent] + jnp.sum(w**2, axis=1) * found.nu[:, i]
-        mine = jnp.asarray(np.eye(len(emissions))[latent], w.dtype)[None, :, None, None]
+        nu[latent] = nu[latent] + jnp.sum(w**2, axis=-1) * found.nu[..., i]
+        mine = jnp.asarray(np.eye(len(emissions))[latent], w.dtype)[:, None]
         for side, blocks in zip(columns, (found.state[i], found.noise[i]), strict=True):
             for in_time in blocks:
-                tiles, _, width = in_time.shape
-                both = (w[:, :, None] * in_time[:, None]).reshape(tiles, -1, width)
-                side.append(mine * both[:, None])
-    return Projection(jnp.concatenate([*columns[0], *columns[1]], axis=2), jnp.stack(nu, axis=1))
+                both = (w[..., None] * in_time[..., None, :]).reshape(*in_time.shape[:2], -1)
+                side.append(mine * both[..., None, :])
+    return Projection(jnp.concatenate([*columns[0], *columns[1]], axis=-1), jnp.stack(nu, axis=-1))
 
 
-def bridges(kernel: AbstractKernel, z: Float[Array, " M"]) -> Bridges:
-    """The segments between, before and after sorted times."""
+def bridges(kernel: AbstractKernel, z: Float[Array, " M"], *, even: bool = False) -> Bridges:
+    """The segments between, before and after sorted times; `even`: all steps between these are alike."""
     sde = kernel.sde()
     first = sde.covariance(z[:1])
-    moves = sde.transition(z[:-1], jnp.diff(z))
+    inside = z.shape[0] - 1
+    moves = sde.transition(z[:1], (z[-1:] - z[:1]) / inside) if even else sde.transition(z[:-1], jnp.diff(z))
     A, L = [], []
     for P, (forward, noise) in zip(first, moves, strict=True):
-        start, inner = as_array(P), as_array(forward)
+        start = as_array(P)
         nothing = jnp.zeros_like(start)
-        A.append(jnp.concatenate([nothing, inner, nothing], axis=-1))
         roots = semidefinite_root(jnp.concatenate([start, as_array(noise)], axis=-1))
-        L.append(jnp.concatenate([roots, nothing], axis=-1))
+        step, root = (jnp.broadcast_to(x, (*x.shape[:-1], inside)) for x in (as_array(forward), roots[..., 1:]))
+        A.append(jnp.concatenate([nothing, step, nothing], axis=-1))
+        L.append(jnp.concatenate([roots[..., :1], root, nothing], axis=-1))
     return Bridges(kernel, sde, z, tuple(A), tuple(L))
 
 

@@ -68,7 +68,7 @@ def _with_tied_sites(
                 model = likelihood.at(**covariates)
                 return log_expected_power(model, y, W @ known.mean, spread, 1.0, rule.quadrature)
 
-            return jax.vmap(datum, in_axes=(0, 0, -1, -1, 0))(tile.y, tile.covariates, W, nu, share)
+            return jax.vmap(datum)(tile.y, tile.covariates, W, nu, share)
 
         q = Marginal(mean[tile.segment], var[tile.segment])
         own = jax.tree.map(lambda x: x[tile.segment], sites)

@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Float, Int
 from thiele.bridges import Bridges, between, bridges, noise_of_sites, pair_moments, times
 from thiele.chain import Chain, Information, Move, Noise, Tabulated, log_normaliser, outputs, posterior
 from thiele.chain.layouts import LARGEST_SCALAR_STATE
+from thiele.even import Polynomials, polynomials
 from thiele.kernels import AbstractKernel
 from thiele.mixtures import MixedMarginal, in_slots, seen_through
 from thiele.rules.cavity import Marginal, Site
@@ -46,6 +47,11 @@ class Grouped(NamedTuple):
     taken: Bool[Array, "S p"]
     step: Int[Array, " n"]
     slot: Int[Array, " n"]
+    even: Polynomials | None = None
+
+    def evenly(self, z: Float[np.ndarray, " M"]) -> Grouped:
+        """The same, with weights by way of polynomials (`thiele.even`)."""
+        return self._replace(even=Polynomials(jnp.asarray(polynomials(np.asarray(self.time), z)[self.row])))
 
 
 def pays(kernel: AbstractKernel, most: int) -> bool:
@@ -60,19 +66,19 @@ class OwnSites(NamedTuple):
     """A chain on inducing times, and how each datum sees the state and the noise of its segment."""
 
     at: Bridges
-    W: Float[Array, "S L 2d p"]
-    rest: Float[Array, "S L p"]
+    W: Float[Array, "S p L 2d"]
+    rest: Float[Array, "S p L"]
     data: Grouped
 
     @property
     def nu(self) -> Float[Array, "n L"]:
         """The variance of each latent value beyond W w."""
-        return self.rest[self.data.step, :, self.data.slot]
+        return self.rest[self.data.step, self.data.slot]
 
     @property
     def w(self) -> Float[Array, "n L 2d"]:
         """W of each datum."""
-        return self.W[self.data.step, :, :, self.data.slot]
+        return self.W[self.data.step, self.data.slot]
 
     def prior(self) -> MixedMarginal:
         """The prior of W w of all data: the state has the kernel's covariance, none before z_1, and the noise is
@@ -104,7 +110,7 @@ class OwnSites(NamedTuple):
         e = jnp.einsum("spi,sp->si", of_noise, score) + times(Lt, r[..., None])[..., 0]
         left = jnp.eye(var.shape[-1], dtype=var.dtype) - precision @ var
         cross = self._by_datum(jnp.concatenate([cross, _turned(of_noise) @ left - times(Lt, Z)], axis=1))
-        S, p, count = *self.data.row.shape, self.W.shape[1]
+        S, p, count = *self.data.row.shape, self.W.shape[2]
         own = jnp.einsum("splpm->splm", var.reshape(S, p, count, p, count))[self.data.step, self.data.slot]
         f = mean.reshape(S, p, count)[self.data.step, self.data.slot]
         return MixedMarginal(f, own, jnp.concatenate([u, e], axis=1)[self.data.step], cross), log_z
@@ -144,8 +150,8 @@ class OwnSites(NamedTuple):
 
         def some(x: tuple[Array, Site, tuple, tuple, tuple]) -> tuple[Marginal, Site]:
             W, (shift, precision), A, L, states = x
-            h, half = jnp.einsum("sldp,spl->sd", W, shift), jnp.einsum("splm,smdp->slpd", precision, W)
-            sites = Site(h, jnp.einsum("sldp,slpe->sde", W, half))
+            h, half = jnp.einsum("spld,spl->sd", W, shift), jnp.einsum("splm,spmd->spld", precision, W)
+            sites = Site(h, jnp.einsum("spld,sple->sde", W, half))
             return pair_moments(A, L, noise_of_sites(sites), *states), sites
 
         whole = self.W, in_slots(self.data, sites, mask), between(self.at.A), between(self.at.L), states
@@ -154,8 +160,8 @@ class OwnSites(NamedTuple):
     @property
     def _by_slot(self) -> tuple[Float[Array, "S pL d"], Float[Array, "S pL d"]]:
         """W of the state and of the noise, with a row for each latent value."""
-        S, count, both, p = self.W.shape
-        rows = jnp.moveaxis(self.W, -1, 1).reshape(S, p * count, both)
+        S, p, count, both = self.W.shape
+        rows = self.W.reshape(S, p * count, both)
         return rows[..., : both // 2], rows[..., both // 2 :]
 
     def _by_datum(self, cross: Float[Array, "S g pL"]) -> Float[Array, "n g L"]:
@@ -165,12 +171,13 @@ class OwnSites(NamedTuple):
 
 def own_sites(kernel: AbstractKernel, z: Float[Array, " M"], data: Grouped) -> OwnSites:
     """The chain of a kernel on inducing times, and the weights of all data."""
-    at = bridges(kernel, z)
+    at = bridges(kernel, z, even=data.even is not None)
     segment = jnp.arange(at.segments)
     # A slot that holds no datum must still lie in its segment.
     x = jnp.where(data.taken, data.time[data.row], at.inside(segment)[:, None])
-    W, rest = _in_groups(lambda x: tuple(at.project(*x)), (segment, x), at.dim * x.shape[1])
-    return OwnSites(at, W, rest, data)
+    if data.even is not None:
+        return OwnSites(at, *at.project(segment, x, None, data.even), data)
+    return OwnSites(at, *_in_groups(lambda x: tuple(at.project(*x)), (segment, x), at.dim * x.shape[1]), data)
 
 
 def _in_groups(function: Callable[[Any], Any], along: Any, numbers: int) -> Any:

@@ -108,4 +108,4 @@ def mean_spread(kernel: AbstractKernel, origin: Array | float, width: Float[Arra
     """ν of every function of time, averaged over a gap."""
     at = bridges(kernel, origin + jnp.array([0.0, 1.0]) * width)
     x = origin + width * (jnp.arange(PLACES_IN_A_GAP) + 0.5) / PLACES_IN_A_GAP
-    return jnp.mean(weights(at.sde, at.z, at.L, jnp.array([1]), x[None]).nu[0], axis=-1)
+    return jnp.mean(weights(at.sde, at.z, at.L, jnp.array([1]), x[None]).nu[0], axis=0)

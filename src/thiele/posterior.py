@@ -124,15 +124,17 @@ class InducedPosterior(eqx.Module):
         prior = sample_prior(prior_chain(sde, both[order]), of_prior, count)[..., jnp.argsort(order)]
         gap = at.draw(self.sites, of_q, count) - at.whitened(prior[..., :M])
         segment = at.segment_of(t_new)
-        W = at.project(segment, t_new[:, None], None if places is None else places[:, None]).W[..., 0]
+        W = at.project(segment, t_new[:, None], None if places is None else places[:, None]).W[:, 0]
         f = jnp.einsum("li,ciq->clq", jnp.asarray(sde.H), prior[..., M:])
         f = f if places is None else _mixed_draws(kernel, f, t_new, places, of_rest)
         return f + jnp.einsum("qld,cqd->clq", W, gap[:, segment])
 
 
-def induced(kernel: AbstractKernel, z: Float[Array, " M"], of: Literal["states", "values"]) -> Induced:
-    """Inducing states or values at sorted times."""
-    return bridges(kernel, z) if of == "states" else values(kernel, z)
+def induced(
+    kernel: AbstractKernel, z: Float[Array, " M"], of: Literal["states", "values"], *, even: bool = False
+) -> Induced:
+    """Inducing states or values at sorted times; `even`: all steps between these are alike."""
+    return bridges(kernel, z, even=even) if of == "states" else values(kernel, z)
 
 
 def _mixed_draws(

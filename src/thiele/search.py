@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from thiele import training
+from thiele import even, training
 from thiele.approximate import sites_of
 from thiele.inducing import Places
 from thiele.learn import Evaluation, Rounds
@@ -39,14 +39,27 @@ def tied(model: Any, data: Series, batched: bool = False) -> Series | Tied | Gro
     return model.inducing.tie(data, model.kernel) if grouped is None else grouped
 
 
+def evenly(model: Any, data: Series | Tied | Grouped) -> Series | Tied | Grouped:
+    """The same, with weights by way of polynomials where these do (`thiele.even`)."""
+    if isinstance(data, Series) or model.inducing.of != "states":
+        return data
+    z = np.asarray(model.inducing.times)
+    return data.evenly(z) if even.applies(model.kernel, np.asarray(data.time), z) else data
+
+
 class Search:
-    """Sites are kept from one call to the next."""
+    """Sites are kept from one call to the next.
+
+    Where weights go by way of polynomials, and these do not do for some hyperparameters, the objective is NaN: it is
+    then asked for by way of the data as they are, `plain`.
+    """
 
     def __init__(self, model: Any, data: Series, scales: np.ndarray, batch_size: int | None = None) -> None:
         self.model, self.series, self.scales = model, data, scales
-        self.data = tied(model, data, batch_size is not None)
         self.start = np.asarray(unconstrain(model)) / scales
         self.moving = model.inducing is not None and unconstrain(model.inducing).size > 0
+        self.plain = tied(model, data, batch_size is not None)
+        self.data = self.plain if self.moving else evenly(model, self.plain)
         self.sites: Any = None
         self.latest: tuple[np.ndarray, Any] = np.empty(0), None  # a search often ends where it looked last
         self.settled = True
@@ -57,7 +70,7 @@ class Search:
         """Free values; where inducing times are among them, the data are tied to the segments that these make."""
         vector = jnp.asarray(scaled * self.scales)
         if self.moving:
-            self.data = tied(constrain(self.model, vector), self.series)
+            self.data = self.plain = tied(constrain(self.model, vector), self.series)
         return vector
 
     def evaluate(self, scaled: np.ndarray) -> Evaluation:
@@ -90,10 +103,10 @@ class Search:
     def _converged(self, vector: Array) -> tuple[tuple[Array, training.Found], Array]:
         """The objective and its gradient, by way of the last sites that converged, or of fresh ones."""
         start = self._first(vector) if self.sites is None else sites_of(self.sites)
-        found = training.objective_and_gradient(self.model, vector, self.data, start)
+        found = self._objective(vector, start)
         if self.sites is not None and _unconverged(found):
             # What fits one set of hyperparameters may be a start that leads nowhere for the next.
-            again = training.objective_and_gradient(self.model, vector, self.data, self._first(vector))
+            again = self._objective(vector, self._first(vector))
             if not _unconverged(again) or not bool(again[0][0] <= found[0][0]):
                 found = again
         if not _unconverged(found):
@@ -101,10 +114,16 @@ class Search:
         self.latest = np.asarray(vector), found
         return found
 
+    def _objective(self, vector: Array, start: Site | None) -> tuple[tuple[Array, training.Found], Array]:
+        found = training.objective_and_gradient(self.model, vector, self.data, start)
+        if self.data is not self.plain and not np.isfinite(float(found[0][0])):
+            found = training.objective_and_gradient(self.model, vector, self.plain, start)
+        return found
+
     def _first(self, vector: Array) -> Site | None:
         if training.begins_anywhere(self.model):
             return None
-        return training.first_sites(constrain(self.model, vector), self.data)
+        return training.first_sites(constrain(self.model, vector), self.plain)
 
     def after_a_sweep(self, scaled: np.ndarray) -> tuple[float, training.Found]:
         """The same after one more sweep, wherever that leaves the sites; those of plain gradients stay."""
@@ -119,7 +138,7 @@ class Search:
         """Sites to start from, unless there are some."""
         self._vector(scaled)
         if self.sites is None:
-            self.sites = training.begin(self.model, self.data)
+            self.sites = training.begin(self.model, self.plain)
 
     def several(self, scaled: np.ndarray, memory: Any, learning_rate: float, most: int) -> Rounds:
         """Steps of the paper's schedule, as many in one program as few data make worth while."""
@@ -131,8 +150,11 @@ class Search:
         climber = training.Climber(jnp.asarray(scaled), memory, self.sites)
         count = None if alone else jnp.asarray(min(most, together))
         found = training.rounds(self.model, data, climber, jnp.asarray(self.scales), jnp.asarray(learning_rate), count)
-        self.sites = found.climber.state
         done = int(found.done)
+        if self.data is not self.plain and not np.isfinite(found.rows.values[done - 1]):
+            self.data = self.plain
+            return self.several(scaled, memory, learning_rate, most)
+        self.sites = found.climber.state
         rows = (np.asarray(x)[:done] for x in found.rows)
         return Rounds(*rows, np.asarray(found.climber.scaled), found.climber.memory)
 

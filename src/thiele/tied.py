@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from thiele.bridges import Bridges, Projection
 from thiele.energies import LOCAL, Visit
+from thiele.even import Polynomials, polynomials
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules import CVI
 from thiele.rules.base import AbstractLocalRule, AbstractRule
@@ -30,6 +31,8 @@ from thiele.runs import added
 from thiele.values import Values
 
 Induced = Bridges | Values
+# Segments, first rows and lengths of tiles, and polynomials at their data.
+Cut = tuple[Array, Array, Array, Polynomials | None]
 
 
 class Tile(NamedTuple):
@@ -66,6 +69,8 @@ class Tied(eqx.Module):
     width: int = eqx.field(static=True)
     tiles_of: Int[Array, "S most"] | None = None
     """The tiles of each segment, where they are one group and no segment has many."""
+    even: Polynomials | None = None
+    """Those at the data of all groups, (groups, tiles, width, terms), where weights go by them."""
     seen: tuple[Tile, Projection] | None = None
     """All data and their weights, where these are one group and `with_weights` has found them."""
 
@@ -73,7 +78,13 @@ class Tied(eqx.Module):
         """The same, with the weights that all who visit the data need, if one group holds them all."""
         if self.segment.shape[0] > 1:
             return self
-        return dataclasses.replace(self, seen=self._group(chain, *(x[0] for x in self._cut)))
+        return dataclasses.replace(self, seen=self._group(chain, *jax.tree.map(lambda x: x[0], self._cut)))
+
+    def evenly(self, z: Float[np.ndarray, " M"]) -> Tied:
+        """The same, with weights by way of polynomials (`thiele.even`)."""
+        index = np.minimum(np.asarray(self.start)[..., None] + np.arange(self.width), self.time.shape[0] - 1)
+        found = polynomials(np.asarray(self.time), z)[index]
+        return dataclasses.replace(self, even=Polynomials(jnp.asarray(found)))
 
     def batch(self, rng: np.random.Generator, size: int) -> Tied:
         """A sample of tiles with about `size` data; sums over it are scaled, so that they are right on average."""
@@ -83,7 +94,8 @@ class Tied(eqx.Module):
         chosen = np.sort(rng.choice(full, count, replace=False))
         cut = {"segment": segment, "start": start, "length": length}
         picked = {name: x[chosen][None] for name, x in cut.items()}
-        return dataclasses.replace(self, **picked, scale=np.asarray(len(full) / count), tiles_of=None)
+        even = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[chosen][None], self.even)
+        return dataclasses.replace(self, **picked, even=even, scale=np.asarray(len(full) / count), tiles_of=None)
 
     def stationary(self, rule: AbstractRule) -> bool:
         """The ELBO is, at its optimum. Tied power EP averages natural parameters, and its energy is only nearly so."""
@@ -166,7 +178,7 @@ class Tied(eqx.Module):
             without = cavity(Marginal(q.mean, q.var - nu), site, 1.0).marginal
             return log_expected_power(model, y, without.mean, without.var + nu, 1.0, rule.quadrature)
 
-        def group(place: tuple[Array, Array, Array]) -> Array:
+        def group(place: Cut) -> Array:
             tile, projection = self._group(chain, *place)
             return _each(one, likelihood, tile, projection, *_of_segments(tile, marginals, left), projection.spread())
 
@@ -186,7 +198,7 @@ class Tied(eqx.Module):
 
         def add(total: Array, tile: Tile, projection: Projection) -> Array:
             found = _each(local.propose, likelihood, tile, projection, *_of_segments(tile, marginals, left))
-            lost = jnp.einsum("ktll,klt->kt", jnp.maximum(found.site.precision, 0.0), projection.nu)
+            lost = jnp.einsum("ktll,ktl->kt", jnp.maximum(found.site.precision, 0.0), projection.nu)
             return total + 0.5 * jnp.sum(jnp.where(tile.mask, lost, 0.0))
 
         return self._over_groups(chain, add, jnp.zeros(()))
@@ -231,7 +243,7 @@ class Tied(eqx.Module):
     def _over_groups(self, chain: Induced, add: Callable[[Any, Tile, Projection], Any], start: Any) -> Any:
         """`add` for all groups of tiles in turn, one group in memory at a time, in derivatives too."""
 
-        def step(total: Any, group: tuple[Array, Array, Array]) -> tuple[Any, None]:
+        def step(total: Any, group: Cut) -> tuple[Any, None]:
             return add(total, *self._group(chain, *group)), None
 
         at_hand = self.with_weights(chain).seen if self.seen is None else self.seen
@@ -242,12 +254,14 @@ class Tied(eqx.Module):
         return total.at[segment].add(found) if self.tiles_of is None else total + added(found, segment, self.tiles_of)
 
     @property
-    def _cut(self) -> tuple[Array, Array, Array]:
-        return self.segment, self.start, self.length
+    def _cut(self) -> Cut:
+        return self.segment, self.start, self.length, self.even
 
-    def _group(self, chain: Induced, segment: Array, start: Array, length: Array) -> tuple[Tile, Projection]:
+    def _group(
+        self, chain: Induced, segment: Array, start: Array, length: Array, even: Polynomials | None
+    ) -> tuple[Tile, Projection]:
         tile = self.tiles(chain, segment, start, length)
-        return tile, chain.project(tile.segment, tile.time, tile.space)
+        return tile, chain.project(tile.segment, tile.time, tile.space, even)
 
     def tiles(self, chain: Induced, segment: Array, start: Array, length: Array) -> Tile:
         """The data of a group of tiles."""
@@ -286,8 +300,8 @@ def tile_sums(
     shift = jnp.where(used[..., None], shift, 0.0)
     precision = jnp.where(used[..., None, None], precision, 0.0)
     W = projection.W
-    h = jnp.einsum("kldt,ktl->kd", W, shift)
-    J = jnp.einsum("kldt,klet->kde", W, jnp.einsum("ktlm,kmet->klet", precision, W))
+    h = jnp.einsum("ktld,ktl->kd", W, shift)
+    J = jnp.einsum("ktld,ktle->kde", W, jnp.einsum("ktlm,ktme->ktle", precision, W))
     # A datum whose new site cannot be used keeps its share of the old one.
     stays = jnp.sum(tile.mask & ~usable, axis=-1) / left.tied
     h, J = h + stays[:, None] * old.shift, J + stays[:, None, None] * old.precision

@@ -58,8 +58,9 @@ class Values(NamedTuple):
         segment: Int[Array, " tiles"],
         x: Float[Array, "tiles width"],
         space: Float[Array, "tiles width D"] | None = None,
+        even: None = None,
     ) -> Projection:
-        """W and ν at times `x`, and at places `space` for a kernel there."""
+        """W and ν at times `x`, and at places `space` for a kernel there; `even` is for inducing states."""
         latents = self.L.shape[0]
         at = x.reshape(-1)
         if space is not None:
@@ -70,7 +71,7 @@ class Values(NamedTuple):
         nu = jnp.maximum(prior - jnp.sum(rows**2, axis=1), 0.0)
         apart = jnp.einsum("lmn,lk->nlkm", rows, jnp.eye(latents, dtype=rows.dtype))
         W = apart.reshape(*x.shape, latents, self.dim)
-        return Projection(jnp.moveaxis(W, 1, -1), jnp.moveaxis(nu.reshape(latents, *x.shape), 0, 1))
+        return Projection(W, jnp.moveaxis(nu.reshape(latents, *x.shape), 0, -1))
 
     def prior(self) -> Marginal:
         """w is white."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from thiele.chain.types import Blocks
@@ -29,9 +30,9 @@ class Weights(NamedTuple):
     alike: these are the weights of one copy.
     """
 
-    state: tuple[tuple[Float[Array, "tiles size width"], ...], ...]
-    noise: tuple[tuple[Float[Array, "tiles size width"], ...], ...]
-    nu: Float[Array, "tiles outputs width"]
+    state: tuple[tuple[Float[Array, "tiles width size"], ...], ...]
+    noise: tuple[tuple[Float[Array, "tiles width size"], ...], ...]
+    nu: Float[Array, "tiles width outputs"]
 
 
 def weights(
@@ -54,11 +55,11 @@ def weights(
         c = [_dot(row, q) for row in A_back]
         root = as_array(L[i])[: block.count][..., segment, None]
         k = forward_substitution(root, [jnp.where(last, 0.0, entry) for entry in c])
-        of_state.append(_rows([jnp.where(first, 0.0, _entry(entry, x)) for entry in A[seen]], x))
-        of_noise.append(_rows(k, x))
+        of_state.append(_entries([jnp.where(first, 0.0, _entry(entry, x)) for entry in A[seen]], x))
+        of_noise.append(_entries(k, x))
         spread.append(jnp.maximum(jnp.sum(q[seen] - sum(entry**2 for entry in k), axis=0), 0.0))
     state, noise, nu = (_by_output(once, entries) for entries in (of_state, of_noise, spread))
-    return Weights(state, noise, jnp.stack([sum(blocks) for blocks in nu], axis=1))
+    return Weights(state, noise, jnp.stack([sum(blocks) for blocks in nu], axis=-1))
 
 
 def _entry(entry: Array | None, x: Array) -> Array:
@@ -79,11 +80,17 @@ def forward_substitution(L: Float[Array, "count dim dim *times"], c: list[Array]
     return k
 
 
-def _rows(entries: list[Array], x: Array) -> Float[Array, "tiles rows width"]:
-    """Entries (count, tiles, width) of `count` blocks as rows of the state, block after block."""
+def _entries(entries: list[Array], x: Array) -> Float[Array, "tiles width size"]:
+    """Entries (count, tiles, width) of `count` blocks in the order of the state, block after block."""
     count = max(entry.shape[0] for entry in entries)
     stacked = jnp.stack([jnp.broadcast_to(entry, (count, *x.shape)) for entry in entries], axis=1)
-    return jnp.moveaxis(stacked.reshape(count * len(entries), *x.shape), 0, 1)
+    return jnp.moveaxis(stacked.reshape(count * len(entries), *x.shape), 0, -1)
+
+
+def owner(sde: SDE) -> Float[np.ndarray, "outputs 2d"]:
+    """1 where an entry of (u, e) bears on an output: on a latent function, if the kernel is one of time alone."""
+    sizes = [sum(stack.count * stack.dim for stack in output.stacks) for output in sde.outputs]
+    return np.tile(np.repeat(np.eye(len(sizes)), sizes, axis=1), 2)
 
 
 def _by_output(sde: SDE, along: list[Array]) -> tuple[tuple[Array, ...], ...]:
