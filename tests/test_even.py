@@ -10,7 +10,7 @@ import pytest
 import thiele as th
 from thiele import even, search, training
 from thiele.bridges import bridges
-from thiele.even import Polynomials, polynomials
+from thiele.even import polynomials
 from thiele.own_sites import Grouped
 from thiele.parameters import constrain, unconstrain
 from thiele.tied import Tied
@@ -38,7 +38,7 @@ STEPS = 2.0**-10, 0.125, 1.0
 def both(kernel, z, x, space=None):
     """W and ν by way of polynomials and without, at times between even ones."""
     given = None if space is None else jnp.asarray(space)[:, None]
-    at = Polynomials(jnp.asarray(polynomials(x, z))[:, None])
+    at = polynomials(x[:, None], z)
     plain, alike = bridges(kernel, jnp.asarray(z)), bridges(kernel, jnp.asarray(z), even=True)
     segment, times = plain.segment_of(jnp.asarray(x)), jnp.asarray(x)[:, None]
     return alike.project(segment, times, given, at), plain.project(segment, times, given)
@@ -103,6 +103,7 @@ def test_they_are_for_even_times_that_hold_all_data_between_them_and_a_process_t
     assert not even.applies(kernel, x, np.where(z == z[3], z + 1e-9, z))
     assert not even.applies(th.Matern52(lengthscale=2.0) + th.Wiener(), x, z)
     assert not even.applies(kernel, x[:0], z)
+    assert not even.applies(kernel, np.repeat(x, 3000), z)
     assert not even.applies(kernel, x[:1], z[:1])
     with jax.enable_x64(False):
         assert not even.applies(kernel, x, z)

@@ -32,6 +32,8 @@ TERMS = 24
 REACH = 6.0
 # The most that any of the terms left out may be, in units of the prior deviation of what it adds to.
 ROUNDING = 1e-13
+# Of more, the polynomials would be most of what is in memory.
+MOST_DATA = 2**18
 _NODES = chebyshev.chebpts1(2 * TERMS)
 # From values at the nodes to coefficients.
 _TRANSFORM = np.linalg.inv(chebyshev.chebvander(_NODES, 2 * TERMS - 1))
@@ -49,19 +51,19 @@ class Polynomials(NamedTuple):
     precomputed = True  # for the compiler: not data, of which it counts the numbers
 
 
-def polynomials(time: Float[np.ndarray, " n"], z: Float[np.ndarray, " M"]) -> Float[np.ndarray, "n terms"]:
-    """T_0, T_1, … at the place of each time in its segment. Plain numpy."""
+def polynomials(time: Float[np.ndarray, "*data"], z: Float[np.ndarray, " M"]) -> Polynomials:
+    """Those at times between even ones."""
     # One at the last inducing time, after which there is no segment, sees that state as those at the others do.
     before = z[np.searchsorted(z, time, side="right") - 1]
     place = np.clip((time - before) * ((len(z) - 1) / (z[-1] - z[0])), 0.0, 1.0)
-    return chebyshev.chebvander(2.0 * place - 1.0, _LAST)
+    return Polynomials(jnp.asarray(chebyshev.chebvander(2.0 * place - 1.0, _LAST)))
 
 
 def applies(kernel: AbstractKernel, time: Float[np.ndarray, " n"], z: Float[np.ndarray, " M"]) -> bool:
-    """Whether times z are even, but for their rounding, all sorted times between them, and polynomials enough for the
-    rates and frequencies of the kernel as it is. In double precision: a float32 is not worth it.
+    """Whether times z are even, but for their rounding, all sorted times between them, not too many, and polynomials
+    enough for the rates and frequencies of the kernel as it is. In double precision: a float32 is not worth it.
     """
-    if len(z) < 2 or len(time) == 0 or time[0] < z[0] or time[-1] > z[-1]:
+    if len(z) < 2 or not 0 < len(time) <= MOST_DATA or time[0] < z[0] or time[-1] > z[-1]:
         return False
     if np.ptp(np.diff(z)) > 8.0 * np.finfo(np.float64).eps * np.max(np.abs(z)):
         return False

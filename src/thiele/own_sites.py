@@ -51,7 +51,7 @@ class Grouped(NamedTuple):
 
     def evenly(self, z: Float[np.ndarray, " M"]) -> Grouped:
         """The same, with weights by way of polynomials (`thiele.even`)."""
-        return self._replace(even=Polynomials(jnp.asarray(polynomials(np.asarray(self.time), z)[self.row])))
+        return self._replace(even=polynomials(np.asarray(self.time)[self.row], z))
 
 
 def pays(kernel: AbstractKernel, most: int) -> bool:

@@ -83,8 +83,7 @@ class Tied(eqx.Module):
     def evenly(self, z: Float[np.ndarray, " M"]) -> Tied:
         """The same, with weights by way of polynomials (`thiele.even`)."""
         index = np.minimum(np.asarray(self.start)[..., None] + np.arange(self.width), self.time.shape[0] - 1)
-        found = polynomials(np.asarray(self.time), z)[index]
-        return dataclasses.replace(self, even=Polynomials(jnp.asarray(found)))
+        return dataclasses.replace(self, even=polynomials(np.asarray(self.time)[index], z))
 
     def batch(self, rng: np.random.Generator, size: int) -> Tied:
         """A sample of tiles with about `size` data; sums over it are scaled, so that they are right on average."""
