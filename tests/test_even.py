@@ -17,7 +17,8 @@ from thiele.tied import Tied
 
 
 @pytest.fixture(autouse=True)
-def double_precision():
+def double_precision_and_few_data(monkeypatch):
+    monkeypatch.setattr(even, "LEAST_DATA", 1)
     with jax.enable_x64(True):
         yield
 
@@ -38,10 +39,9 @@ STEPS = 2.0**-10, 0.125, 1.0
 def both(kernel, z, x, space=None):
     """W and ν by way of polynomials and without, at times between even ones."""
     given = None if space is None else jnp.asarray(space)[:, None]
-    at = polynomials(x[:, None], z)
-    plain, alike = bridges(kernel, jnp.asarray(z)), bridges(kernel, jnp.asarray(z), even=True)
+    plain, alike = bridges(kernel, jnp.asarray(z)), bridges(kernel, jnp.asarray(z), alike=True)
     segment, times = plain.segment_of(jnp.asarray(x)), jnp.asarray(x)[:, None]
-    return alike.project(segment, times, given, at), plain.project(segment, times, given)
+    return alike.project(segment, times, given, polynomials(x[:, None], z)), plain.project(segment, times, given)
 
 
 def places(step):
@@ -93,7 +93,7 @@ def test_where_polynomials_do_not_do_every_weight_says_so(kernel):
     assert not even.applies(kernel, x, z)
 
 
-def test_they_are_for_even_times_that_hold_all_data_between_them_and_a_process_that_stays_the_same():
+def test_they_are_for_even_times_that_hold_all_data_between_them_and_a_process_that_stays_the_same(monkeypatch):
     z = np.linspace(1.0, 7.0, 40)
     x, kernel = np.linspace(1.0, 7.0, 90), th.Matern52(lengthscale=2.0)
     assert even.applies(kernel, x, z)
@@ -103,10 +103,13 @@ def test_they_are_for_even_times_that_hold_all_data_between_them_and_a_process_t
     assert not even.applies(kernel, x, np.where(z == z[3], z + 1e-9, z))
     assert not even.applies(th.Matern52(lengthscale=2.0) + th.Wiener(), x, z)
     assert not even.applies(kernel, x[:0], z)
-    assert not even.applies(kernel, np.repeat(x, 3000), z)
     assert not even.applies(kernel, x[:1], z[:1])
     with jax.enable_x64(False):
         assert not even.applies(kernel, x, z)
+    assert not even.applies(kernel, np.repeat(x, 3000), z)
+    monkeypatch.undo()
+    assert not even.applies(kernel, x, z)
+    assert even.applies(kernel, np.repeat(x, 50), z)
 
 
 def counts(n=120):

@@ -33,7 +33,7 @@ def setting(model: Any, data: Series | Tied | Grouped) -> Setting:
     """Put a model and its data together: a chain on their own times, or on the model's inducing times."""
     likelihood = Shifted(model.likelihood, model.mean.value, model.kernel.outputs_observed)
     if isinstance(data, Tied):
-        chain = induced(model.kernel, model.inducing.times, model.inducing.of, even=data.even is not None)
+        chain = induced(model.kernel, model.inducing.times, model.inducing.of, alike=data.even is not None)
         return Setting(likelihood, chain, data.with_weights(chain))
     if isinstance(data, Grouped):
         chain = own_sites(model.kernel, model.inducing.times, data)

@@ -14,10 +14,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from thiele import even
 from thiele.chain import Chain, Information, Move, Posterior, Tabulated, log_normaliser, posterior, sample
 from thiele.chain.matrices import dense
 from thiele.chain.square_root import semidefinite_root
-from thiele.even import Polynomials, interpolated
 from thiele.kernels import AbstractKernel, Emission
 from thiele.rules.cavity import Marginal, Site
 from thiele.sde import SDE
@@ -61,13 +61,16 @@ def _(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Arra
 
 
 class Bridges(NamedTuple):
-    """The segments that sorted times z cut the line into, with their transitions as stacks of blocks."""
+    """The segments that sorted times z cut the line into, with their transitions as stacks of blocks, and a table for
+    the weights where they are alike (`thiele.even`).
+    """
 
     kernel: AbstractKernel
     sde: SDE
     z: Float[Array, " M"]
     A: tuple[Float[Array, "count dim dim S"], ...]
     L: tuple[Float[Array, "count dim dim S"], ...]
+    table: even.Table | None = None
 
     @property
     def segments(self) -> int:
@@ -92,15 +95,15 @@ class Bridges(NamedTuple):
         segment: Int[Array, " tiles"],
         x: Float[Array, "tiles width"],
         space: Float[Array, "tiles width D"] | None = None,
-        even: Polynomials | None = None,
+        known: even.Polynomials | None = None,
     ) -> Projection:
-        """W and ν at times `x`, of which each row lies in one segment, and at places `space` for a kernel there; by way
-        of polynomials there (`thiele.even`) where these are given.
+        """W and ν at times `x`, of which each row lies in one segment, and at places `space` for a kernel there; by the
+        table where the polynomials at these times are `known`.
         """
-        if even is None:
+        if known is None or self.table is None:
             found = weights(self.sde, self.z, self.L, segment, x)
         else:
-            found = interpolated(self.sde, self.z, self.L, even)
+            found = even.interpolated(self.sde, self.table, known)
         if space is None:
             w = jnp.concatenate([w for part in (found.state, found.noise) for blocks in part for w in blocks], axis=-1)
             return Projection(jnp.asarray(owner(self.sde), w.dtype) * w[:, :, None], found.nu)
@@ -158,12 +161,12 @@ def _mixed(sde: SDE, found: Weights, emissions: tuple[Emission, ...]) -> Project
     return Projection(jnp.concatenate([*columns[0], *columns[1]], axis=-1), jnp.stack(nu, axis=-1))
 
 
-def bridges(kernel: AbstractKernel, z: Float[Array, " M"], *, even: bool = False) -> Bridges:
-    """The segments between, before and after sorted times; `even`: all steps between these are alike."""
+def bridges(kernel: AbstractKernel, z: Float[Array, " M"], *, alike: bool = False) -> Bridges:
+    """The segments between, before and after sorted times; `alike`: as `thiele.even` takes them."""
     sde = kernel.sde()
     first = sde.covariance(z[:1])
     inside = z.shape[0] - 1
-    moves = sde.transition(z[:1], (z[-1:] - z[:1]) / inside) if even else sde.transition(z[:-1], jnp.diff(z))
+    moves = sde.transition(z[:1], (z[-1:] - z[:1]) / inside) if alike else sde.transition(z[:-1], jnp.diff(z))
     A, L = [], []
     for P, (forward, noise) in zip(first, moves, strict=True):
         start = as_array(P)
@@ -172,7 +175,8 @@ def bridges(kernel: AbstractKernel, z: Float[Array, " M"], *, even: bool = False
         step, root = (jnp.broadcast_to(x, (*x.shape[:-1], inside)) for x in (as_array(forward), roots[..., 1:]))
         A.append(jnp.concatenate([nothing, step, nothing], axis=-1))
         L.append(jnp.concatenate([roots[..., :1], root, nothing], axis=-1))
-    return Bridges(kernel, sde, z, tuple(A), tuple(L))
+    table = even.table(sde, (z[-1] - z[0]) / inside, tuple(stack[..., 1] for stack in L)) if alike else None
+    return Bridges(kernel, sde, z, tuple(A), tuple(L), table)
 
 
 class NoiseGivenState(NamedTuple):

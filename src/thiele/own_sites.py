@@ -171,7 +171,7 @@ class OwnSites(NamedTuple):
 
 def own_sites(kernel: AbstractKernel, z: Float[Array, " M"], data: Grouped) -> OwnSites:
     """The chain of a kernel on inducing times, and the weights of all data."""
-    at = bridges(kernel, z, even=data.even is not None)
+    at = bridges(kernel, z, alike=data.even is not None)
     segment = jnp.arange(at.segments)
     # A slot that holds no datum must still lie in its segment.
     x = jnp.where(data.taken, data.time[data.row], at.inside(segment)[:, None])

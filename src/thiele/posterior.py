@@ -131,10 +131,10 @@ class InducedPosterior(eqx.Module):
 
 
 def induced(
-    kernel: AbstractKernel, z: Float[Array, " M"], of: Literal["states", "values"], *, even: bool = False
+    kernel: AbstractKernel, z: Float[Array, " M"], of: Literal["states", "values"], *, alike: bool = False
 ) -> Induced:
-    """Inducing states or values at sorted times; `even`: all steps between these are alike."""
-    return bridges(kernel, z, even=even) if of == "states" else values(kernel, z)
+    """Inducing states or values at sorted times; `alike`: the segments, as `thiele.even` takes them."""
+    return bridges(kernel, z, alike=alike) if of == "states" else values(kernel, z)
 
 
 def _mixed_draws(

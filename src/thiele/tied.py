@@ -257,10 +257,10 @@ class Tied(eqx.Module):
         return self.segment, self.start, self.length, self.even
 
     def _group(
-        self, chain: Induced, segment: Array, start: Array, length: Array, even: Polynomials | None
+        self, chain: Induced, segment: Array, start: Array, length: Array, known: Polynomials | None
     ) -> tuple[Tile, Projection]:
         tile = self.tiles(chain, segment, start, length)
-        return tile, chain.project(tile.segment, tile.time, tile.space, even)
+        return tile, chain.project(tile.segment, tile.time, tile.space, known)
 
     def tiles(self, chain: Induced, segment: Array, start: Array, length: Array) -> Tile:
         """The data of a group of tiles."""

@@ -58,9 +58,9 @@ class Values(NamedTuple):
         segment: Int[Array, " tiles"],
         x: Float[Array, "tiles width"],
         space: Float[Array, "tiles width D"] | None = None,
-        even: None = None,
+        known: None = None,
     ) -> Projection:
-        """W and ν at times `x`, and at places `space` for a kernel there; `even` is for inducing states."""
+        """W and ν at times `x`, and at places `space` for a kernel there; nothing is known of them beforehand."""
         latents = self.L.shape[0]
         at = x.reshape(-1)
         if space is not None:

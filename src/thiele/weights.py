@@ -21,7 +21,8 @@ from jaxtyping import Array, Float, Int
 
 from thiele.chain.types import Blocks
 from thiele.sde import SDE
-from thiele.tables import as_array
+from thiele.sde.block import AbstractBlock
+from thiele.tables import Table, as_array
 
 
 class Weights(NamedTuple):
@@ -48,17 +49,50 @@ def weights(
     ahead = once.transition(start, x - start)
     back = once.transition(x, end - x)
     prior = once.covariance(x)
-    of_state, of_noise, spread = [], [], []
+    found = []
     for i, block in enumerate(once.blocks):
         (A, Q), (A_back, _), seen = ahead[i], back[i], block.observed
         q = [jnp.where(first, _entry(P, x), _entry(N, x)) for P, N in zip(prior[i][seen], Q[seen], strict=True)]
-        c = [_dot(row, q) for row in A_back]
-        root = as_array(L[i])[: block.count][..., segment, None]
-        k = forward_substitution(root, [jnp.where(last, 0.0, entry) for entry in c])
-        of_state.append(_entries([jnp.where(first, 0.0, _entry(entry, x)) for entry in A[seen]], x))
-        of_noise.append(_entries(k, x))
-        spread.append(jnp.maximum(jnp.sum(q[seen] - sum(entry**2 for entry in k), axis=0), 0.0))
-    state, noise, nu = (_by_output(once, entries) for entries in (of_state, of_noise, spread))
+        c = [jnp.where(last, 0.0, entry) for entry in _carried(A_back, q)]
+        of_state = [jnp.where(first, 0.0, _entry(entry, x)) for entry in A[seen]]
+        found.append(_of_block(block, of_state, q, c, as_array(L[i])[: block.count][..., segment, None], x))
+    return _together(once, found)
+
+
+def inside(sde: SDE, length: Float[Array, ""], L: Blocks, share: Float[np.ndarray, " n"]) -> Weights:
+    """W and ν at shares of one segment of this length, in one tile, with a root L of its noise; the kernel stays the
+    same, and shares are in order and symmetric about the middle: what lies ahead of one lies behind another.
+    """
+    once, x = sde.once(), length * jnp.asarray(share, length.dtype)[None]
+    found = []
+    for i, (A, Q) in enumerate(once.transition(jnp.zeros_like(x), x)):
+        block = once.blocks[i]
+        A_back = tuple(tuple(None if entry is None else entry[..., ::-1] for entry in row) for row in A)
+        of_state, q = ([_entry(entry, x) for entry in row[block.observed]] for row in (A, Q))
+        root = as_array(L[i])[: block.count][..., None, None]
+        found.append(_of_block(block, of_state, q, _carried(A_back, q), root, x))
+    return _together(once, found)
+
+
+class _OfBlock(NamedTuple):
+    """Weights of the blocks of one stack."""
+
+    state: Float[Array, "tiles width size"]
+    noise: Float[Array, "tiles width size"]
+    nu: Float[Array, "tiles width"]
+
+
+def _of_block(
+    block: AbstractBlock, of_state: list[Array], q: list[Array], c: list[Array], root: Array, x: Array
+) -> _OfBlock:
+    """From H A_x, H Q_x, the latter carried on by A_back, and L."""
+    k = forward_substitution(root, c)
+    nu = jnp.maximum(jnp.sum(q[block.observed] - sum(entry**2 for entry in k), axis=0), 0.0)
+    return _OfBlock(_entries(of_state, x), _entries(k, x), nu)
+
+
+def _together(sde: SDE, found: list[_OfBlock]) -> Weights:
+    state, noise, nu = (by_output(sde, list(part)) for part in zip(*found, strict=True))
     return Weights(state, noise, jnp.stack([sum(blocks) for blocks in nu], axis=-1))
 
 
@@ -66,8 +100,10 @@ def _entry(entry: Array | None, x: Array) -> Array:
     return jnp.zeros((1, *x.shape), x.dtype) if entry is None else entry
 
 
-def _dot(row: tuple[Array | None, ...], column: list[Array]) -> Array:
-    return sum((a * b for a, b in zip(row, column, strict=True) if a is not None), jnp.zeros_like(column[0]))
+def _carried(A: Table, q: list[Array]) -> list[Array]:
+    """A q, entry by entry."""
+    products = ([a * b for a, b in zip(row, q, strict=True) if a is not None] for row in A)
+    return [sum(terms[1:], terms[0]) if terms else jnp.zeros_like(q[0]) for terms in products]
 
 
 def forward_substitution(L: Float[Array, "count dim dim *times"], c: list[Array]) -> list[Array]:
@@ -93,7 +129,7 @@ def owner(sde: SDE) -> Float[np.ndarray, "outputs 2d"]:
     return np.tile(np.repeat(np.eye(len(sizes)), sizes, axis=1), 2)
 
 
-def _by_output(sde: SDE, along: list[Array]) -> tuple[tuple[Array, ...], ...]:
+def by_output(sde: SDE, along: list[Array]) -> tuple[tuple[Array, ...], ...]:
     """What belongs to each block, grouped by output."""
     found, start = [], 0
     for output in sde.outputs:
