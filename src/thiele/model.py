@@ -181,6 +181,7 @@ class GP(Parametric):
             way = SCHEDULES["best" if training.is_exact(model) else schedule]
             learnt, objective, found = way(search, options)
             best = settled(constrain(model, jnp.asarray(learnt.vector * search.scales)))
+            del search  # and what only learning needs: a posterior of many states may be as large
             return _fit(best, data, order, clock, learnt, objective, found)
 
         if not isinstance(self.inducing, Inducing) or self.inducing.count != "auto":
