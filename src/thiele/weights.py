@@ -119,8 +119,8 @@ def forward_substitution(L: Float[Array, "count dim dim *times"], c: list[Array]
 def _entries(entries: list[Array], x: Array) -> Float[Array, "tiles width size"]:
     """Entries (count, tiles, width) of `count` blocks in the order of the state, block after block."""
     count = max(entry.shape[0] for entry in entries)
-    stacked = jnp.stack([jnp.broadcast_to(entry, (count, *x.shape)) for entry in entries], axis=1)
-    return jnp.moveaxis(stacked.reshape(count * len(entries), *x.shape), 0, -1)
+    stacked = jnp.stack([jnp.broadcast_to(entry, (count, *x.shape)) for entry in entries], axis=-1)
+    return jnp.moveaxis(stacked, 0, -2).reshape(*x.shape, -1)
 
 
 def owner(sde: SDE) -> Float[np.ndarray, "outputs 2d"]:
