@@ -151,7 +151,7 @@ class Search:
         count = None if alone else jnp.asarray(min(most, together))
         found = training.rounds(self.model, data, climber, jnp.asarray(self.scales), jnp.asarray(learning_rate), count)
         done = int(found.done)
-        if self.data is not self.plain and not np.isfinite(found.rows.values[done - 1]):
+        if self.data is not self.plain and not np.isfinite(np.asarray(found.rows.values)[done - 1]):
             self.data = self.plain
             return self.several(scaled, memory, learning_rate, most)
         self.sites = found.climber.state

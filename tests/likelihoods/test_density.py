@@ -36,6 +36,25 @@ def test_a_conjugate_density_is_a_parabola_in_f_and_others_are_not(name):
     assert straight == (likelihood.conjugate or name == "custom")
 
 
+@pytest.mark.parametrize("name", [name for name, entry in LIKELIHOODS.items() if entry.likelihood.log_concave])
+def test_a_density_that_is_said_to_be_log_concave_bends_downwards_everywhere(name):
+    likelihood, ys = LIKELIHOODS[name]
+    fs = jnp.linspace(-40.0, 40.0, 161)
+    slope = jax.grad(likelihood.log_prob, argnums=1)
+    second = over(jax.grad(slope, argnums=1), ys, fs)
+    assert jnp.all(jnp.isfinite(second))
+    assert float(jnp.max(second)) <= 1e-12 * float(jnp.max(jnp.abs(over(slope, ys, fs))))
+
+
+def test_the_likelihoods_of_wiggly_densities_are_not_said_to_be_log_concave():
+    claimed = {name for name, entry in LIKELIHOODS.items() if entry.likelihood.log_concave}
+    assert claimed >= {"gaussian", "log-normal", "bernoulli logit", "binomial probit", "poisson exp"}
+    assert not claimed & {"student-t", "zero-inflated poisson", "custom", "categorical", "heteroscedastic", "product"}
+    shifted, both = th.Shifted(th.Poisson(), 0.3), th.EachOutput(th.Poisson(), th.StudentT())
+    assert shifted.log_concave
+    assert not both.log_concave
+
+
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_density_sums_to_one_and_has_the_stated_mean_and_variance(name):
     likelihood, _ = LIKELIHOODS[name]

@@ -42,6 +42,13 @@ class AbstractLikelihood(Parametric):
         """Whether log p(y | f) is a parabola in f, and so a Gaussian site itself."""
         return False
 
+    @property
+    def log_concave(self) -> bool:
+        """Whether log p(y | f) is known to bend downwards in f everywhere, for every y: no site can ask for less than
+        no precision. False where nobody has looked.
+        """
+        return self.conjugate
+
     def at(self: S, **values: ArrayLike) -> S:
         """The likelihood with these covariates in place of its own: one datum's under `vmap`, or all of them."""
         for name in values:

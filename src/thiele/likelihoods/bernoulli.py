@@ -29,6 +29,10 @@ class Bernoulli(AbstractInteger):
         choose(PROBABILITY_LINKS, self.link, "Bernoulli")
 
     @property
+    def log_concave(self) -> bool:
+        return True
+
+    @property
     def largest(self) -> float:
         return 1.0
 
@@ -80,6 +84,10 @@ class Binomial(AbstractInteger):
 
     def __check_init__(self):
         choose(PROBABILITY_LINKS, self.link, "Binomial")
+
+    @property
+    def log_concave(self) -> bool:
+        return True
 
     @property
     def largest(self) -> Array:

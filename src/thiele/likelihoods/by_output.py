@@ -32,6 +32,10 @@ class ByOutput(AbstractLikelihood):
     def conjugate(self) -> bool:
         return all(each.conjugate for each in self.likelihoods)
 
+    @property
+    def log_concave(self) -> bool:
+        return all(each.log_concave for each in self.likelihoods)
+
     def at(self, **values: ArrayLike) -> ByOutput:
         own = {"output": values.pop("output")} if "output" in values else {}
         known = {name for each in self.likelihoods for name in each.covariates}

@@ -81,6 +81,10 @@ class Poisson(AbstractCounts):
     link: str = eqx.field(static=True, default="exp")
     exposure: Array = eqx.field(default=1.0, converter=float64)
 
+    @property
+    def log_concave(self) -> bool:
+        return True
+
     def log_prob(self, y, f):
         return _poisson_log_prob(y, self.log_rate(f), self.rate(f))
 

@@ -28,6 +28,10 @@ class Shifted(AbstractLikelihood):
     def conjugate(self) -> bool:
         return self.likelihood.conjugate
 
+    @property
+    def log_concave(self) -> bool:
+        return self.likelihood.log_concave
+
     def at(self, **values):
         offset = self.offset
         if self.outputs and "output" in values:

@@ -94,18 +94,20 @@ def gradient_matched(
     precision: Float[Array, "L L"],
     slope: Float[Array, " L"],
     at: Float[Array, " L"],
-    rest: Float[Array, "L L"],
+    rest: Float[Array, "L L"] | None,
     tied: Array | float = 1.0,
 ) -> Proposal:
     """The site with this `precision`, and with log t of gradient `slope` at f = `at`, repaired where need be.
 
     An outlier under a heavy-tailed likelihood makes q wider, by a site of negative precision. One latent function may
     have that, down to minus half the precision of the rest, whose variance is `rest`, shared among the `tied` data that
-    may all ask for it; several may not. Whatever becomes of the precision, the gradient stays: a repaired site still
-    pulls the mean as the datum does.
+    may all ask for it; several may not. Where `rest` is None nothing but rounding can make the precision negative.
+    Whatever becomes of the precision, the gradient stays: a repaired site still pulls the mean as the datum does.
     """
     if precision.shape[0] > 1:
         precision, repaired = semidefinite(precision)
+    elif rest is None:
+        precision, repaired = jnp.maximum(precision, 0.0), jnp.array(False)
     else:
         floor = -LARGEST_NEGATIVE_SHARE / jnp.maximum(tied * rest, jnp.finfo(rest.dtype).tiny)
         precision, repaired = jnp.maximum(precision, floor), (precision < floor)[0, 0]

@@ -36,4 +36,5 @@ class CVI(AbstractLocalRule):
             left = Cavity(q, jnp.array(True), 1.0)
         expected = lambda mean, var: expected_log_prob(likelihood, y, mean, var, self.quadrature)  # noqa: E731
         by_mean, by_var = jax.grad(expected, argnums=(0, 1))(*q)
-        return gradient_matched(-2.0 * by_var, by_mean, q.mean, left.marginal.var, left.tied)
+        rest = None if likelihood.log_concave else left.marginal.var
+        return gradient_matched(-2.0 * by_var, by_mean, q.mean, rest, left.tied)
