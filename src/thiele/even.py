@@ -12,8 +12,6 @@ same polynomials in p and q.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,6 +40,7 @@ _LAST = TERMS - 1
 _FOLDED = np.eye(TERMS, 2 * TERMS) - np.pad(np.eye(_LAST)[::-1], ((0, 1), (TERMS, 1)))
 _FACTOR = np.pad(2.0 * np.eye(_LAST), ((1, 0), (TERMS, 1)))
 
+Polynomials = Float[Array, "*data terms"]
 Table = Float[Array, "terms 2d+2outputs"]
 
 
@@ -65,20 +64,12 @@ def _drift(kernel: AbstractKernel) -> Float[Array, "d d"]:
     return kernel.sde().F
 
 
-class Polynomials(NamedTuple):
-    """T_0, T_1, … at the places of some data."""
-
-    at: Float[Array, "*data terms"]
-
-    precomputed = True  # for the compiler: not data, of which it counts the numbers
-
-
 def polynomials(time: Float[np.ndarray, "*data"], z: Float[np.ndarray, " M"]) -> Polynomials:
-    """Those at times between even ones."""
+    """T_0, T_1, … at the places of times between even ones."""
     # One at the last inducing time, after which there is no segment, sees that state as those at the others do.
     before = z[np.searchsorted(z, time, side="right") - 1]
     place = np.clip((time - before) * ((len(z) - 1) / (z[-1] - z[0])), 0.0, 1.0)
-    return Polynomials(jnp.asarray(chebyshev.chebvander(2.0 * place - 1.0, _LAST)))
+    return jnp.asarray(chebyshev.chebvander(2.0 * place - 1.0, _LAST))
 
 
 def table(sde: SDE, step: Float[Array, ""], L: Blocks) -> Table:
@@ -92,9 +83,9 @@ def table(sde: SDE, step: Float[Array, ""], L: Blocks) -> Table:
     return jnp.where(_negligible(sde.once(), in_w[TERMS:], in_nu[-1]), found, jnp.nan)
 
 
-def interpolated(sde: SDE, table: Table, polynomials: Polynomials) -> Weights:
+def interpolated(sde: SDE, table: Table, at: Polynomials) -> Weights:
     """W and ν of tiles of data."""
-    once, (at,) = sde.once(), polynomials
+    once = sde.once()
     sizes = [block.count * block.dim for block in once.blocks]
     found = (at.reshape(-1, TERMS) @ table).reshape(*at.shape[:2], -1)
     *parts, p, q = jnp.split(found, np.cumsum([*sizes, *sizes, len(once.outputs)]), axis=-1)

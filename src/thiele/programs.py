@@ -60,7 +60,7 @@ def compiled(function: Callable[P, R], for_few: Options = QUICKLY) -> Callable[P
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        leaves = jax.tree.leaves((args, kwargs), is_leaf=lambda x: getattr(x, "precomputed", False))
+        leaves = jax.tree.leaves((args, kwargs))
         # Inside a caller's program, where all arithmetic is traced, it is the caller's options that count.
         if jax.default_backend() != "cpu" or any(isinstance(leaf, Tracer) for leaf in (*leaves, jnp.zeros(()))):
             return plain(*args, **kwargs)

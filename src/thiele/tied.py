@@ -93,7 +93,7 @@ class Tied(eqx.Module):
         chosen = np.sort(rng.choice(full, count, replace=False))
         cut = {"segment": segment, "start": start, "length": length}
         picked = {name: x[chosen][None] for name, x in cut.items()}
-        even = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[chosen][None], self.even)
+        even = None if self.even is None else self.even.reshape(-1, *self.even.shape[2:])[chosen][None]
         return dataclasses.replace(self, **picked, even=even, scale=np.asarray(len(full) / count), tiles_of=None)
 
     def stationary(self, rule: AbstractRule) -> bool:
