@@ -153,6 +153,27 @@ def test_laplace_finds_the_mode():
     np.testing.assert_allclose(K @ jnp.where(p.data.mask, slope, 0.0), f, atol=1e-9)
 
 
+def test_who_is_not_patient_ends_where_the_sweeps_left_would_not_do():
+    p = problem("poisson exp")
+    crawling, brisk = CVI(step=0.01), CVI()
+
+    @jit
+    def both():
+        of = lambda rule, patient: infer(rule, p.likelihood, p.chain(), p.data, patient=patient)  # noqa: E731
+        return of(crawling, True), of(crawling, False), of(brisk, True), of(brisk, False)
+
+    patient, impatient, first, second = both()
+    assert not patient.converged
+    assert int(patient.sweeps) == 200
+    assert not impatient.converged
+    assert int(impatient.sweeps) == 2 * inference.PACE
+    assert np.isfinite(impatient.energy)
+    # Who gets there, gets there the same way, but for the order of a sum.
+    assert int(first.sweeps) == int(second.sweeps)
+    for a, b in zip(first.sites, second.sites, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
 def test_a_sweep_of_half_the_size_goes_half_the_way():
     p = problem("student-t")
     rule = Laplace()

@@ -117,6 +117,38 @@ def test_rounds_go_half_of_what_the_rule_asks_for_at_most(monkeypatch):
         assert set(steps) == {expected}
 
 
+@pytest.mark.parametrize("inducing", [None, Z], ids=["full", "sparse"])
+def test_where_sweeps_climb_the_energy_rounds_begin_where_these_have_led(monkeypatch, inducing):
+    begun, plain = [], training.rounds
+
+    def noting(gp, data, climber, *rest):
+        begun.append(climber.state)
+        return plain(gp, data, climber, *rest)
+
+    monkeypatch.setattr(training, "rounds", noting)
+    with jax.enable_x64(True):
+        for rule, carries_on in ((th.CVI(), True), (th.PowerEP(), False), (th.VGP(), False)):
+            begun.clear()
+            gp, series, _, _ = model(rule, inducing)._prepared(T, Y, {})
+            found = Restless(gp, series, np.ones(2))
+            ended = schedules.best(found, OPTIONS._replace(max_steps=1))
+            same = jax.tree.structure(begun[0]) == jax.tree.structure(found.left_off) and all(
+                np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (begun[0], found.left_off)), strict=True)
+            )
+            assert same == carries_on
+            if carries_on:
+                np.testing.assert_allclose(ended.learnt.trace.objective[0], found.most, rtol=1e-9)
+
+
+def test_rounds_that_are_cut_short_are_the_end_of_the_search():
+    with jax.enable_x64(True):
+        gp, series, _, _ = model(th.CVI())._prepared(T, Y, {})
+        found = Restless(gp, series, np.ones(2))
+        ended = schedules.best(found, OPTIONS._replace(max_steps=2))
+    assert ended.learnt.message == "10 steps were taken"
+    assert len(ended.learnt.trace.objective) == 10
+
+
 def test_rounds_end_when_they_gain_nothing():
     values = iter([0.0, 1.0, *[1.0 + 1e-9] * 200])
 

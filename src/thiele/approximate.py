@@ -50,11 +50,11 @@ def knows_sites(rule: AbstractRule, likelihood: AbstractLikelihood) -> bool:
     return isinstance(rule, CVI) and likelihood.conjugate
 
 
-def find_sites(rule: AbstractRule, at: Setting, start: Site | None = None) -> Inferred:
+def find_sites(rule: AbstractRule, at: Setting, start: Site | None = None, *, patient: bool = True) -> Inferred:
     """Sites to convergence, from `start` if there is one; nothing is differentiated but the energy of known ones."""
     if knows_sites(rule, at.likelihood):
         return _at_known_sites(rule, at)
-    return infer(rule, *jax.lax.stop_gradient(at), start)
+    return infer(rule, *jax.lax.stop_gradient(at), start, patient=patient)
 
 
 def _at_known_sites(rule: AbstractRule, at: Setting) -> Inferred:

@@ -37,6 +37,8 @@ FARTHEST = 4.0
 LARGEST_ROUNDING = 1e6
 # So many starts are tried for one whose energy is good to a nat.
 STARTS = 12
+# How often the pace is looked at, in sweeps: on motorcycle residuals stand still for ten, and converge all the same.
+PACE = 20
 # The baseline by gradients has no residual; it has converged when this many steps in a row gain nothing. Near the
 # optimum the first steps of Adam lead away from it, and fewer would take that for the end.
 PATIENCE = 60
@@ -117,6 +119,9 @@ class State(NamedTuple):
     now: Look
     step: Array
     sweeps: Array
+    mark: Array
+    """The residual when the pace was looked at last."""
+    hopeless: Array
 
 
 def infer(
@@ -127,8 +132,10 @@ def infer(
     sites: Site | None = None,
     tolerance: float = 1e-6,
     max_sweeps: int = 200,
+    patient: bool = True,
 ) -> Inferred:
-    """Sweep from `sites` (by default `initial_sites`) until every residual is below `tolerance`.
+    """Sweep from `sites` (by default `initial_sites`) until every residual is below `tolerance`, or `max_sweeps` times;
+    who is not `patient` ends once the sweeps that are left would not do, at the pace of the last ones.
 
     A step that makes things worse, or gives a number that is not finite, is taken back and halved: for CVI the ELBO
     never falls, for Laplace log p(y, f) never does, while no site is repaired, and for the others the residual may not
@@ -140,7 +147,7 @@ def infer(
         sites = initial_sites(likelihood, chain, data)
     if isinstance(rule, VGP):
         return _ascend(rule, likelihood, chain, data, sites, tolerance, max_sweeps)
-    return _sweep_to_convergence(rule, likelihood, chain, data, sites, tolerance, max_sweeps)
+    return _sweep_to_convergence(rule, likelihood, chain, data, sites, tolerance, max_sweeps, patient)
 
 
 def _sweep_to_convergence(
@@ -151,6 +158,7 @@ def _sweep_to_convergence(
     start: Site,
     tolerance: float,
     max_sweeps: int,
+    patient: bool,
 ) -> Inferred:
     def look(sites: Site) -> Look:
         marginals, log_z = data.smooth(chain, sites)
@@ -167,7 +175,7 @@ def _sweep_to_convergence(
         return Look(sites, marginals, total, merit, slack, target, repaired, residual)
 
     def advance(state: State) -> State:
-        now, step, sweeps = state
+        now, step, sweeps, mark, _ = state
         new = look(mixed(now.sites, now.target, step))
         if rule.merit == "residual":
             no_worse = new.residual <= GROWTH * now.residual
@@ -180,7 +188,15 @@ def _sweep_to_convergence(
         # The first good look has no predecessor to learn a step from.
         following = jnp.where(~jnp.isfinite(now.residual), rule.step, _secant_step(now, new, step, rule.step))
         kept = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, now)
-        return State(*another_start(kept, jnp.where(good, following, 0.5 * step), sweeps), sweeps + 1)
+        done = sweeps + 1
+        looks = done % PACE == 0
+        hopeless = jnp.array(False) if patient else looks & too_slow(mark, kept.residual, max_sweeps - done)
+        mark = jnp.where(looks, kept.residual, mark)
+        return State(*another_start(kept, jnp.where(good, following, 0.5 * step), sweeps), done, mark, hopeless)
+
+    def too_slow(before: Array, after: Array, left: Array) -> Array:
+        """Whether so many sweeps will not do, if each takes as much off the residual as the last ones did."""
+        return PACE * jnp.log(after / tolerance) > left * jnp.log(before / after)
 
     def another_start(now: Look, step: Array, sweeps: Array) -> tuple[Look, Array]:
         """While nothing was good yet: q held ever nearer to the prior mean, and the start ever more faintly, in turn.
@@ -194,8 +210,8 @@ def _sweep_to_convergence(
         return now._replace(target=target), jnp.where(blank, jnp.where(held, power, 1.0 / power), step)
 
     def unfinished(state: State) -> Array:
-        now, step, sweeps = state
-        return (now.residual > tolerance) & (sweeps < max_sweeps) & (step > SMALLEST_STEP)
+        now, step, sweeps, _, hopeless = state
+        return (now.residual > tolerance) & (sweeps < max_sweeps) & (step > SMALLEST_STEP) & ~hopeless
 
     # Before the first look: the prior, worse than anything, from which `start` is a full step away.
     none, prior = jax.tree.map(jnp.zeros_like, start), data.prior(chain)
@@ -206,7 +222,8 @@ def _sweep_to_convergence(
     unknown = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), prior)
     nothing, no_slack = jnp.zeros((), int), jnp.zeros_like(worst)
     before = Look(none, unknown, worst, worst, no_slack, start, nothing, -worst)
-    now, step, sweeps = lax.while_loop(unfinished, advance, State(before, jnp.ones_like(worst), jnp.array(0)))
+    begun = State(before, jnp.ones_like(worst), jnp.array(0), -worst, jnp.array(False))
+    now, step, sweeps, *_ = lax.while_loop(unfinished, advance, begun)
     return Inferred(
         now.sites, now.marginals, now.energy, sweeps, now.residual <= tolerance, now.residual, step, now.repaired
     )

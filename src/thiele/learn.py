@@ -22,6 +22,7 @@ FURTHEST = 25.0
 # Steps of Adam that may pass without a gain: it circles around an optimum before it settles there.
 PATIENCE = 50
 UNBEGUN = "the search was not begun"
+GAINLESS = "without a gain"
 
 
 class Trace(NamedTuple):
@@ -195,7 +196,7 @@ def climb(
                 if record.value > mark + gain * (1.0 + abs(record.value)):
                     mark, marked = record.value, done
                 elif done - marked >= PATIENCE:
-                    message = f"{done} steps were taken, the last {done - marked} without a gain"
+                    message = f"{done} steps were taken, the last {done - marked} {GAINLESS}"
                     break
         except KeyboardInterrupt:
             message = "interrupted: this is the last point"

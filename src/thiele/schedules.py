@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 from thiele import training
-from thiele.learn import UNBEGUN, Learnt, Rounds, climb, in_turn, maximise
+from thiele.learn import GAINLESS, UNBEGUN, Learnt, Rounds, climb, in_turn, maximise
 from thiele.rules import VGP
 from thiele.search import Search
 from thiele.series import Series
@@ -55,9 +55,10 @@ def paper(search: Search, options: Options) -> Ended:
 def best(search: Search, options: Options) -> Ended:
     """Quasi-Newton steps, with sites that have converged at each.
 
-    Where they do not converge at the starting values, as those of plain gradients or of power EP on a product of latent
-    functions may not, rounds of the paper's schedule come first, in calm steps, for as long as they gain anything; and
-    quasi-Newton steps after them only if the sites converge by then, and never for plain gradients.
+    Where they do not converge at the starting values, or take too many sweeps, as those of plain gradients or for a
+    product of latent functions may, rounds of the paper's schedule come first, in calm steps, for as long as they gain
+    anything; where sweeps climb the energy, from where they have led. Quasi-Newton steps come after the rounds only if
+    there is nothing left for these to gain and the sites converge by then, and never for plain gradients.
     """
     rest: dict[str, Any] = {"tolerance": options.tolerance, "max_steps": options.max_steps}
     rest |= {"progress": options.progress, "begins": lambda: search.settled}
@@ -66,13 +67,15 @@ def best(search: Search, options: Options) -> Ended:
         return Ended(learnt, *search.at(learnt.vector))
     rounds = _Remembering(_calm(search.model), search.series, search.scales)
     by_gradients = isinstance(search.model.rule, VGP)
+    if search.model.rule.merit == "energy" and not by_gradients:
+        rounds.sites = search.left_off
     steps = options.max_steps * (ROUNDS_OF_GRADIENTS if by_gradients else ROUNDS_FOR_A_STEP)
     climbed = climb(
         rounds.several, search.start, options.learning_rate, steps=steps, progress=options.progress, gain=GAIN
     )
     climbed = climbed._replace(vector=rounds.back_to_the_best(climbed.vector))
     search.sites = rounds.sites
-    if climbed.converged and not by_gradients:
+    if GAINLESS in climbed.message and not by_gradients:
         learnt = maximise(search.evaluate, climbed.vector, **rest)
         # Where it did not begin, or met no number or an interrupt at once, what the rounds have found is kept.
         if learnt.message != UNBEGUN and len(learnt.trace.objective) > 0:

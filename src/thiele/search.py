@@ -100,6 +100,12 @@ class Search:
         (value, found), _ = latest if np.array_equal(seen, vector) else self._converged(vector)
         return float(value) - float(log_prior(constrain(self.model, vector))), found
 
+    @property
+    def left_off(self) -> Site:
+        """The sites that the last evaluation ended with."""
+        (_, found), _ = self.latest[1]
+        return found.sites
+
     def _converged(self, vector: Array) -> tuple[tuple[Array, training.Found], Array]:
         """The objective and its gradient, by way of the last sites that converged, or of fresh ones."""
         start = self._first(vector) if self.sites is None else sites_of(self.sites)

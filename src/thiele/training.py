@@ -73,11 +73,13 @@ def _found(inferred: Inferred) -> Found:
     return Found(inferred.sites, inferred.marginals, report)
 
 
-def _value(model: Any, data: Series | Tied | Grouped, start: Site | None) -> tuple[Float[Array, ""], Found]:
+def _value(
+    model: Any, data: Series | Tied | Grouped, start: Site | None, *, patient: bool
+) -> tuple[Float[Array, ""], Found]:
     if is_exact(model):
         return exact.log_likelihood(model.kernel, model.likelihood, model.mean.value, data), _exactly()
     at = setting(model, data)
-    found = approximate.find_sites(model.rule, at, start)
+    found = approximate.find_sites(model.rule, at, start, patient=patient)
     return approximate.converged_objective(model.rule, at, found), _found(found)
 
 
@@ -85,7 +87,7 @@ def _value(model: Any, data: Series | Tied | Grouped, start: Site | None) -> tup
 @compiled
 def log_likelihood(model: Any, data: Series | Tied | Grouped) -> Float[Array, ""]:
     """log p(y), exact or as the rule's energy approximates it, differentiable in model and data."""
-    return _value(model, data, None)[0]
+    return _value(model, data, None, patient=True)[0]
 
 
 @compiled
@@ -93,12 +95,12 @@ def objective_and_gradient(
     model: Any, vector: Float[Array, " free"], data: Series | Tied | Grouped, start: Site | None
 ) -> tuple[tuple[Float[Array, ""], Found], Float[Array, " free"]]:
     """What learning maximises, the log likelihood and the log priors, at free values `vector`, with its gradient there;
-    sites start from `start`.
+    sites start from `start`. Where they converge too slowly they are left on the way: there are other ways to learn.
     """
 
     def of_vector(v: Array) -> tuple[Array, Found]:
         moved = constrain(model, v)
-        value, found = _value(moved, data, start)
+        value, found = _value(moved, data, start, patient=False)
         return value + log_prior(moved), found
 
     return jax.value_and_grad(of_vector, has_aux=True)(vector)
