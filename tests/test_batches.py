@@ -11,6 +11,7 @@ from tests.tied import chain_of, tied
 from thiele import inducing, search, training
 from thiele.energies import observed
 from thiele.inference import infer, sweep
+from thiele.own_sites import Grouped
 from thiele.parameters import unconstrain
 
 T = np.linspace(0.0, 10.0, 60)
@@ -60,6 +61,20 @@ def test_a_fit_on_batches_learns():
     model = th.GP(th.Matern32(1.0, 1.0), th.Poisson(), inducing=Z, rule=th.CVI(step=0.2))
     fit = model.fit(T, Y, schedule="paper", batch_size=20, max_steps=150, learning_rate=0.05)
     assert fit.objective > model.condition(T, Y).objective + 0.5
+
+
+@pytest.mark.parametrize("settle", [True, False])
+def test_batches_have_tied_sites_also_where_each_datum_would_have_its_own(settle):
+    kernel = th.Matern72(1.0, 3.0) + th.Matern72(1.0, 9.0) + th.Matern12(0.3, 1.0)
+    model = th.GP(kernel, th.Poisson(), inducing=np.linspace(0.0, 10.0, 12), rule=th.CVI(step=0.3))
+    whole = model.condition(T, Y)
+    with jax.enable_x64(True):
+        assert isinstance(search.tied(whole.model, whole.data), Grouped)
+    fit = model.fit(T, Y, schedule="paper", batch_size=20, max_steps=3, settle=settle)
+    assert fit.sites.shift.shape == whole.sites.shift.shape
+    assert np.all(np.isfinite(fit.predict(T).mean))
+    assert np.isfinite(fit.objective)
+    assert fit.converged == settle
 
 
 def test_the_paper_s_schedule_settles_at_its_end_unless_told_not_to():

@@ -19,6 +19,7 @@ from thiele.kernels import AbstractKernel
 from thiele.learn import Learnt
 from thiele.likelihoods import AbstractLikelihood, ByOutput, Gaussian, Shifted
 from thiele.mean import ConstantMean, as_mean
+from thiele.own_sites import Grouped
 from thiele.parameters import Default, Parametric, constrain, parameters, settled, unconstrain
 from thiele.placement import enough_places
 from thiele.posterior import InducedPosterior
@@ -28,6 +29,7 @@ from thiele.schedules import SCHEDULES, Options
 from thiele.search import Search, tied
 from thiele.series import Clock, Order, Series, clock_for, columns, is_traced, series, traced_series
 from thiele.starts import natural_scales, starting_points
+from thiele.tied import Tied
 
 # How often "auto" may add inducing times and learn again, and how many it has at least while hyperparameters are
 # learnt: too few cannot show a wiggle that the starting values do not expect.
@@ -181,8 +183,9 @@ class GP(Parametric):
             way = SCHEDULES["best" if training.is_exact(model) else schedule]
             learnt, objective, found = way(search, options)
             best = settled(constrain(model, jnp.asarray(learnt.vector * search.scales)))
+            seen = tied(best, data) if search.moving else search.plain
             del search  # and what only learning needs: a posterior of many states may be as large
-            return _fit(best, data, order, clock, learnt, objective, found)
+            return _fit(best, data, order, clock, learnt, objective, found, seen)
 
         if not isinstance(self.inducing, Inducing) or self.inducing.count != "auto":
             return learn(model)
@@ -235,14 +238,24 @@ def _placed(model: GP, places: Places | None) -> GP:
 
 def conditioned(model: GP, data: Series, order: Order, clock: Clock) -> Fit:
     """The posterior given data that have been checked, with hyperparameters and inducing times as they are."""
-    found = (None, None) if training.is_exact(model) else training.find_sites(model, tied(model, data))
-    return _fit(model, data, order, clock, None, *found)
+    seen = tied(model, data)
+    found = (None, None) if training.is_exact(model) else training.find_sites(model, seen)
+    return _fit(model, data, order, clock, None, *found, seen)
 
 
-def _fit(model: GP, data: Series, order: Order, clock: Clock, learnt: Learnt | None, objective: Any, found: Any) -> Fit:
+def _fit(
+    model: GP,
+    data: Series,
+    order: Order,
+    clock: Clock,
+    learnt: Learnt | None,
+    objective: Any,
+    found: Any,
+    seen: Series | Tied | Grouped,
+) -> Fit:
+    """`seen`: the data as the sites that were found take them."""
     sites, marginals, report = (None, None, None) if found is None else found
-    seen = data if sites is None else tied(model, data)
-    posterior, log_likelihood = training.condition(model, seen, sites, marginals)
+    posterior, log_likelihood = training.condition(model, data if sites is None else seen, sites, marginals)
     if isinstance(posterior, InducedPosterior):
         sites = posterior.sites  # of segments, also where those of the data were learnt with
     value = float(log_likelihood if objective is None else objective)
