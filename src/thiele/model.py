@@ -142,10 +142,11 @@ class GP(Parametric):
         Values that were given are the starting point; those left at their defaults start from the data. `schedule`
         "best" brings the sites to convergence at every step of a quasi-Newton search, which stops when no component of
         the gradient exceeds `tolerance` (nats per e-fold), or after `max_steps`; where the sites do not converge at the
-        starting values, it begins with rounds of the other schedule, while these gain anything. "paper" alternates one
-        sweep of the sites with one step of Adam of size `learning_rate`, `max_steps` times; with inducing times, on a
-        random sample of about `batch_size` data each time if that is given; then the sites are brought to convergence,
-        or with `settle=False` moved by one more sweep. An interrupt returns the best so far.
+        starting values, or too slowly, it begins with rounds of the other schedule, five for each of `max_steps`, while
+        these gain anything. "paper" alternates one sweep of the sites with one step of Adam of size `learning_rate`,
+        `max_steps` times; with inducing times, on a random sample of about `batch_size` data each time, if given.
+        Then the sites are brought to convergence, or with `settle=False` moved by one more sweep. An interrupt returns
+        the best so far.
         `progress` shows a line on a terminal; None: only where there is one. Covariates of the likelihood, one value
         per datum, go by their names: `exposure=...`, `trials=...`. A pandas Series, or a DataArray of xarray with a
         coordinate, is `t` and `y` in one.
