@@ -76,6 +76,45 @@ def test_a_run_is_marked_and_a_run_that_reads_nothing_is_not():
     assert marked not in one_step.lower(start).as_text()
 
 
+def arguments_of_run(function, *args):
+    """How many arrays the marked function of a program takes; None: there is none."""
+
+    def found(jaxpr):
+        for eqn in jaxpr.eqns:
+            if eqn.params.get("name") == "run":
+                return len(eqn.invars)
+            for inner in jax.tree.leaves(tuple(eqn.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+                count = found(inner) if hasattr(inner, "eqns") else None
+                if count is not None:
+                    return count
+        return None
+
+    return found(jax.make_jaxpr(function)(*args))
+
+
+def test_a_run_takes_two_arrays_and_no_more():
+    """A third, that nothing reads when all is optimised, would end the process."""
+    rows = {"read": jnp.ones((20, 1)), "unread": jnp.ones((20, 1))}
+
+    def from_around(c, factor):
+        step = lambda c, x: (c * factor * x["read"] + 0.0 * jnp.sin(x["read"]), c)  # noqa: E731
+        return one_function.walk(step, c, rows)
+
+    c, factor = jnp.ones(1), jnp.array(0.5)
+    assert arguments_of_run(lambda c: from_around(c, 0.5), c) == 2
+    # What is known only when the program runs would be a third.
+    assert arguments_of_run(from_around, c, factor) is None
+    assert_close(jax.jit(from_around)(c, factor), from_around(c, 0.5))
+
+
+def test_rounds_of_a_rule_whose_sites_follow_the_hyperparameters_end():
+    """These once ended the process: what no step reads was passed on as arrays of their own."""
+    t = np.linspace(0.0, 9.0, 60)
+    model = th.GP(th.Matern52(1.0, 4.0), th.Poisson(), rule=th.PL())
+    fit = model.fit(t, np.round(2.0 + np.sin(t)), schedule="paper", max_steps=2, settle=False, progress=False)
+    assert np.isfinite(fit.objective)
+
+
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
 def test_inducing_states_in_one_function(d, monkeypatch):
     rng = np.random.default_rng(d)

@@ -3,8 +3,9 @@
 At every step of a loop XLA asks for each operation in turn, which with small states is most of the time. What a call
 marked as small calls, it writes into one function instead, as it does of its own accord with the smallest of loops. The
 writer of such functions knows plain arithmetic only, and ends the process where it meets a parameter that nothing
-reads. So all that is carried is one array, and all rows are another, which are read if anything is; a barrier keeps
-them from being constants, which the optimiser would read elsewhere.
+reads. So all that is carried is one array, and all rows are another, which are read if anything is, and there is no
+third: what a step takes from around it would be one. A barrier keeps the two from being constants, which the optimiser
+would read elsewhere.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import Jaxpr
 from jax.interpreters.partial_eval import dce_jaxpr
@@ -42,10 +44,11 @@ def walk(step: Step, carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, A
     reads = partial(_reads, traced.jaxpr, len(starts))
     # Whichever of the two ends and what is kept is asked for, it must read start and rows; one step may not.
     both = all(map(any, reads(True, False))) and (width == 0 or any(reads(False, True)[0]))
-    if jax.__version_info__[:2] > LAST_TESTED or n == 1 or not both:
+    closed_over = any(isinstance(x, jax.core.Tracer) for x in traced.consts)
+    if jax.__version_info__[:2] > LAST_TESTED or n == 1 or not both or closed_over:
         return jax.lax.scan(step, carry, xs, reverse=reverse)
     read, dtype = reads(True, True)[1], starts[0].dtype
-    unread = [jnp.zeros(x.shape[1:], x.dtype) for x in rows]
+    unread = [np.zeros(x.shape[1:], x.dtype) for x in rows]
     wanted = list(compress(unread, read))
 
     def run(start: Float[Array, " c"], rows: Float[Array, "n r"]) -> tuple[Array, Array]:
