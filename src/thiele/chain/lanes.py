@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array
 
 from thiele.chain.layouts import Layout
 from thiele.chain.matrices import dense
 from thiele.chain.recursions import Filter, Map, Step, forward
+from thiele.chain.roots import Root, root
 from thiele.chain.types import Chain, Information, Move, Moves, Noise, Tabulated
 
 
@@ -36,6 +38,7 @@ class Pieces(NamedTuple):
     centre: Array | None
     mix: Array | None
     noise: Noise | None = None
+    root: Root | None = None
 
 
 class Problem(NamedTuple):
@@ -66,6 +69,7 @@ class Problem(NamedTuple):
             mix=None if piece.mix is None else alg.unpack(piece.mix),
             R=None if piece.noise is None else alg.fold(alg.unpack(piece.noise.cov)),
             V=None if piece.noise is None else alg.unpack(piece.noise.cross),
+            root=None if piece.root is None else Root(*map(alg.unpack, piece.root)),
         )
 
     def _prepare(self, inputs: Any) -> Any:
@@ -104,7 +108,8 @@ def lay_out(chain: Chain, info: Information, layout: Layout) -> Problem:
     """Cut a chain and its information into lanes and chunks."""
     d = chain.mean.shape[0]
     H = np.eye(d) if info.H is None and info.mix is None else info.H
-    seen = info.precision, info.shift, info.centre, info.mix, info.noise
+    found = lax.stop_gradient(root(info.precision)) if layout.rooted(info.precision.shape[0]) else None
+    seen = info.precision, info.shift, info.centre, info.mix, info.noise, found
     pieces = Pieces(*jax.tree.map(layout.split, (chain.inputs, *seen)))
     return Problem(chain.moves, layout, H, d, chain.mean.dtype, pieces)
 

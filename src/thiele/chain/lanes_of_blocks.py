@@ -9,6 +9,7 @@ batches of small matrix products would be a call each. The emission matrix is on
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from thiele.chain import lanes_of_scalars, matrices
+from thiele.chain import lanes_of_scalars
 from thiele.chain.types import Blocks
 from thiele.tables import as_array, in_form_of, size
 
@@ -54,8 +55,10 @@ def _first(stack: Array, rows: Array) -> Array:
 
 
 def _constant_times(X: np.ndarray, Y: Array) -> Array:
-    """Sums of the rows of Y, each once where X selects: one row of X after the other if there are few."""
-    if X.shape[0] <= X.shape[1]:
+    """Sums of the rows of Y, each once where X selects: one row of X after the other if there are few, or if each has
+    one entry at most.
+    """
+    if X.shape[0] <= X.shape[1] or (X.shape[1] > 1 and np.all(np.count_nonzero(X, axis=1) <= 1)):
         zero = jnp.zeros_like(Y[0])
         return jnp.stack([sum((_times(row[k], Y[k]) for k in np.flatnonzero(row)), start=zero) for row in X])
     columns = (jnp.asarray(column, Y.dtype)[:, None, None] for column in X.T)
@@ -130,16 +133,14 @@ def _dense(X: Matrix) -> Array:
 
 
 def resolve(Lam: Array, G: Array, h: Array | None) -> tuple[Array, Array, Array]:
-    """With B = (I + Λ G)⁻¹: B Λ (symmetric), B h, log det(I + Λ G). By closed forms for at most three outputs."""
+    """With B = (I + Λ G)⁻¹: B Λ (symmetric), B h, log det(I + Λ G), by closed forms for at most three outputs; more are
+    resolved by the root of Λ (`thiele.chain.roots`).
+    """
     count = Lam.shape[0]
-    if count <= 3:
-        entries = lambda X: None if X is None else lanes_of_scalars.unpack(X)  # noqa: E731
-        BLam, Bh, log_det = lanes_of_scalars.resolve(entries(Lam), entries(G), entries(h))
-        pack = lambda X, columns: lanes_of_scalars.pack(X, (count, columns), Lam.shape[2:])  # noqa: E731
-        return pack(BLam, count), pack(Bh, 1) if Bh else jnp.zeros((count, 1, *Lam.shape[2:]), Lam.dtype), log_det
-    first = lambda X: None if X is None else jnp.moveaxis(X, -1, 0)  # noqa: E731
-    BLam, Bh, log_det = jax.vmap(matrices.resolve)(*(first(X) for X in (Lam, G, h)))
-    return jnp.moveaxis(BLam, 0, -1), jnp.moveaxis(Bh, 0, -1), log_det
+    entries = lambda X: None if X is None else lanes_of_scalars.unpack(X)  # noqa: E731
+    BLam, Bh, log_det = lanes_of_scalars.resolve(entries(Lam), entries(G), entries(h))
+    pack = lambda X, columns: lanes_of_scalars.pack(X, (count, columns), Lam.shape[2:])  # noqa: E731
+    return pack(BLam, count), pack(Bh, 1) if Bh else jnp.zeros((count, 1, *Lam.shape[2:]), Lam.dtype), log_det
 
 
 def scalar(X: Array) -> Array:
@@ -153,12 +154,14 @@ def selection(H: np.ndarray, dtype: jnp.dtype) -> np.ndarray:
 
 
 def unpack(array: Array | Blocks | None) -> Matrix | None:
-    """The axis of steps, where there is one, to the front."""
+    """The axis of steps, where there is one, to the front; neighbouring stacks of blocks of one size become one."""
     if array is None:
         return None
     if not isinstance(array, tuple):
         return _steps_first(array, 2)
-    return tuple(_steps_first(as_array(stack), 3) for stack in array)
+    stacks = [as_array(stack) for stack in array]
+    alike = (list(group) for _, group in groupby(stacks, key=lambda stack: stack.shape[1]))
+    return tuple(_steps_first(group[0] if len(group) == 1 else jnp.concatenate(group), 3) for group in alike)
 
 
 def _steps_first(array: Array, own: int) -> Array:
@@ -172,9 +175,18 @@ def pack(X: Array, shape: tuple[int, int], batch: tuple[int, ...]) -> Array:
 
 def pack_blocks(X: Matrix, like: Blocks) -> Blocks:
     """The blocks of X, of a chunk, that lie where `like` has its own, in the same form."""
-    stacks = X if isinstance(X, tuple) else _on_diagonal(X, like)
+    stacks = _as_before(X, like) if isinstance(X, tuple) else _on_diagonal(X, like)
     pairs = zip(like, stacks, strict=True)
     return tuple(in_form_of(form, jnp.moveaxis(stack, 0, -2)) for form, stack in pairs)
+
+
+def _as_before(X: Stacks, like: Blocks) -> Stacks:
+    """The stacks that `unpack` has joined."""
+    out, rest = [], iter(X)
+    for _, group in groupby(map(size, like), key=lambda pair: pair[1]):
+        ends = np.cumsum([g for g, _ in group])
+        out += jnp.split(next(rest), ends[:-1], axis=1)
+    return tuple(out)
 
 
 def _on_diagonal(X: Array, like: Blocks) -> Stacks:

@@ -23,12 +23,14 @@ SHORTEST_IN_LANES = 4096
 SHORTEST_IN_CHUNKS = 512
 # A lane of scalars is one function: the chain must be long before many at once save more than their boundaries cost.
 SHORTEST_IN_LANES_OF_SCALARS = 32_768
-# The same for a kernel of a GPU, and for larger states: more outputs have no closed form.
+# The same for a kernel of a GPU. More outputs have no closed form, and of a few more a root does as well.
 LARGEST_CLOSED_FORM = 3
+MOST_OUTPUTS_IN_LANES = 8
 # Bytes of one matrix of all lanes.
 MOST_IN_CACHE = 220_000
-# Bytes of the predictions that a sweep keeps, to save a second way forward.
+# Bytes of what a sweep keeps, to save a second way forward; over lanes it must not have left the cache by the way back.
 MOST_KEPT = 2**29
+MOST_KEPT_OF_BLOCKS = 2**26
 # Steps of a lane of the tree: short lanes fill the device, long ones save levels. Where the boundaries are left to
 # matrices, whose every step is dozens of kernels, there had better be few.
 STEPS_IN_KERNEL, STEPS_OF_MATRICES, STEPS_BELOW_MATRICES = 5, 16, 64
@@ -102,10 +104,20 @@ class Layout(NamedTuple):
         # Over many lanes each operation is long enough to be asked for.
         return self.algebra is lanes_of_scalars and self.lanes == 1 and not self.flat
 
-    def keeps(self, d: int, dtype: Any) -> bool:
-        """Whether a sweep keeps the predictions of all states. Scalars are made again sooner than they are read."""
-        size = self.lanes * self.chunks * self.steps * d**2 * jnp.dtype(dtype).itemsize
-        return self.algebra is matrices and size <= MOST_KEPT
+    @property
+    def keeps_gains(self) -> bool:
+        """Whether a visit in a walk keeps the gain beside each prediction, and does not make it again."""
+        return self.algebra is lanes_of_blocks
+
+    def keeps(self, d: int, outputs: int, dtype: Any) -> bool:
+        """Whether a sweep keeps what it saw of all states. Scalars are made again sooner than they are read."""
+        numbers = d**2 + (outputs * (d + outputs) if self.keeps_gains else 0)
+        size = self.lanes * self.chunks * self.steps * numbers * jnp.dtype(dtype).itemsize
+        return size <= {matrices: MOST_KEPT, lanes_of_blocks: MOST_KEPT_OF_BLOCKS}.get(self.algebra, -1)
+
+    def rooted(self, outputs: int) -> bool:
+        """Whether information on so many outputs is resolved by its root."""
+        return self.algebra is lanes_of_blocks and outputs > LARGEST_CLOSED_FORM
 
     def of_boundaries(self, d: int) -> Layout:
         """The layout of the chain on the lanes' first states, which has information on whole states."""
@@ -143,7 +155,7 @@ def _lanes_for_caches(n: int, d: int, outputs: int, scalars: bool) -> int:
         return min(256, n // 256) if n >= SHORTEST_IN_LANES_OF_SCALARS else 1
     if n < SHORTEST_IN_LANES:
         return 1
-    if outputs > LARGEST_CLOSED_FORM or outputs == d:
+    if outputs > MOST_OUTPUTS_IN_LANES or outputs == d:
         return 1
     fit = MOST_IN_CACHE // (8 * d**2)
     return min(32, n // 256, 1 << (fit.bit_length() - 1)) if fit >= 4 else 1

@@ -19,12 +19,15 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array
 
+from thiele.chain.roots import Root, resolve
+
 Matrix = Any
 
 
 class Step(NamedTuple):
     """What happens at one state: its information, then the move to the next. Q and Λ are folded (upper triangles).
-    `log` is a constant that the log-normaliser gets here, where the step stands for many.
+    `log` is a constant that the log-normaliser gets here, where the step stands for many; `root` is that of Λ, where it
+    is resolved by it.
     """
 
     A: Matrix
@@ -37,6 +40,7 @@ class Step(NamedTuple):
     R: Matrix | None = None
     V: Matrix | None = None
     log: Array | None = None
+    root: Root | None = None
 
 
 class Filter(NamedTuple):
@@ -113,7 +117,8 @@ def gain(alg: ModuleType, H: Matrix, step: Step, m: Matrix, p: Matrix) -> Gain:
     H = emission(alg, H, step)
     G = output_variance(alg, H, step, p)
     mu = alg.mul(H, m)
-    M, Bh, log_det = alg.resolve(alg.unfold(step.Lam), G, step.h)
+    Lam = alg.unfold(step.Lam)
+    M, Bh, log_det = alg.resolve(Lam, G, step.h) if step.root is None else resolve(step.root, Lam, G, step.h)
     v = alg.scale(-1.0, mu) if step.c is None else alg.sub(step.c, mu)
     Mv = alg.mul(M, v)
     log = -0.5 * log_det - 0.5 * alg.scalar(alg.mul(alg.transpose(v), Mv))
@@ -127,7 +132,14 @@ def gain(alg: ModuleType, H: Matrix, step: Step, m: Matrix, p: Matrix) -> Gain:
 def forward(alg: ModuleType, H: Matrix, state: Filter, start: Map | None, step: Step) -> tuple[Filter, Map | None]:
     """Absorb a state's information, then predict the next state."""
     p = spread_of_output(alg, H, step, state)
-    M, xi, log = gain(alg, H, step, state.m, p)
+    return absorbed(alg, H, state, start, step, p, gain(alg, H, step, state.m, p))
+
+
+def absorbed(
+    alg: ModuleType, H: Matrix, state: Filter, start: Map | None, step: Step, p: Matrix, found: Gain
+) -> tuple[Filter, Map | None]:
+    """`forward` with the gain at hand."""
+    M, xi, log = found
     T = with_next(alg, step, p)
     m = alg.add(alg.mul(step.A, state.m), alg.mul(T, xi))
     if step.b is not None:

@@ -22,6 +22,7 @@ from thiele.chain.recursions import (
     Filter,
     Gain,
     Step,
+    absorbed,
     backward,
     backward_in_loop,
     closed_loop,
@@ -84,7 +85,7 @@ def _find_ends(chain: Chain, problem: Problem) -> Ends:
     def around(visit: Visit) -> tuple[Any, ...]:
         return visit.before.m, alg.fold(visit.before.P), visit.after.r, alg.fold(visit.after.N)
 
-    _, seen, _ = _visit_in_walk(upper, *_find_ends(chain, upper), upper.piece(), around)
+    _, seen, _ = _visit_in_kernel(upper, *_find_ends(chain, upper), upper.piece(), around)
     m, P, r, N = jax.tree.map(lambda x: x[0], seen)
     p = alg.mul(alg.unfold(P), alg.transpose(H)) if problem.pieces.mix is None else None
     return Ends(Filter(m, P, p, jnp.zeros(1, dtype)), Backward(r, N))
@@ -131,35 +132,66 @@ def _back(
 
 def _visit(problem: Problem, head: Filter, after: Backward, piece: Pieces, emit: Emit) -> tuple[Backward, Any, Filter]:
     """One chunk forward and backward, from what precedes it and what follows it."""
-    if problem.layout.in_walk(emit.thin):
-        return _visit_in_walk(problem, head, after, piece, emit.at_one_step)
-    last, before = _ahead(problem, head, piece)
-    return *_back(problem, before, after, piece, emit.at_one_step), last
+    if problem.layout.flat:
+        return _visit_in_kernel(problem, head, after, piece, emit.at_one_step)
+    last, seen = _see_ahead(problem, head, piece, emit)
+    return *_see_back(problem, seen, after, piece, emit), last
 
 
-def _visit_in_walk(
+def _visit_in_kernel(
     problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
 ) -> tuple[Backward, Any, Filter]:
-    """`_visit` where a walk waits for memory: only m and P are kept on the way forward, and on the way back only what
-    is asked for.
-    """
-    layout, alg, H = problem.layout, problem.layout.algebra, problem.emission()
-    step, back = filter_step(problem), _back_step(problem)
+    """`_visit` where two walks are two kernels."""
+    ahead, back = _keeping(problem), _emitting(problem, at_one_step)
+    last, after, found = problem.layout.there_and_back(ahead, back, head, after, problem.chunk(piece))
+    return after, found, last
 
-    def keep(carry: Filter, row: Step) -> tuple[Filter, tuple[Any, Any]]:
-        return step(carry, row)[0], (carry.m, carry.P)
 
-    def back_from(after: Backward, x: tuple[Step, tuple[Any, Any]]) -> tuple[Backward, Any]:
-        row, (m, P) = x
+def _see_ahead(problem: Problem, head: Filter, piece: Pieces, emit: Emit) -> tuple[Filter, Any]:
+    """One chunk forward: what follows it, and what the way back asks of every step."""
+    if not problem.layout.in_walk(emit.thin):
+        return _ahead(problem, head, piece)
+    return problem.layout.walk(_keeping(problem), head, problem.chunk(piece))
+
+
+def _see_back(problem: Problem, seen: Any, after: Backward, piece: Pieces, emit: Emit) -> tuple[Backward, Any]:
+    """One chunk backward, from that and what follows it."""
+    if not problem.layout.in_walk(emit.thin):
+        return _back(problem, seen, after, piece, emit.at_one_step)
+    back = _emitting(problem, emit.at_one_step)
+    return problem.layout.walk(back, after, (problem.chunk(piece), seen), reverse=True)
+
+
+def _keeping(problem: Problem) -> Callable[..., Any]:
+    """A step forward that keeps m and P, and what follows from them where that is more than reading it again."""
+    alg, H, gains = problem.layout.algebra, problem.emission(), problem.layout.keeps_gains
+
+    def keep(carry: Filter, row: Step) -> tuple[Filter, tuple[Any, Any, Any]]:
+        state = carry._replace(P=alg.unfold(carry.P))
+        p = spread_of_output(alg, H, row, state)
+        found = gain(alg, H, row, state.m, p)
+        moved, _ = absorbed(alg, H, state, None, row, p, found)
+        return moved._replace(P=alg.fold(moved.P)), (carry.m, carry.P, (p, found) if gains else None)
+
+    return keep
+
+
+def _emitting(problem: Problem, at_one_step: AtOneStep) -> Callable[..., Any]:
+    """A step backward that gets what `_keeping` kept there, and keeps only what is asked for."""
+    alg, H, back = problem.layout.algebra, problem.emission(), _back_step(problem)
+
+    def back_from(after: Backward, x: tuple[Step, tuple[Any, Any, Any]]) -> tuple[Backward, Any]:
+        row, (m, P, kept) = x
         P = alg.unfold(P)
-        p = alg.mul(P, alg.transpose(emission(alg, H, row)))
-        found = gain(alg, H, row, m, p)
+        if kept is None:
+            p = alg.mul(P, alg.transpose(emission(alg, H, row)))
+            kept = p, gain(alg, H, row, m, p)
+        p, found = kept
         moved, _ = back(after, (row, p, found))
         visit = Visit(row, Filter(m, P, p, found.log), found, after._replace(N=alg.unfold(after.N)))
         return moved, at_one_step(visit)
 
-    last, after, found = layout.there_and_back(keep, back_from, head, after, problem.chunk(piece))
-    return after, found, last
+    return back_from
 
 
 class Swept(NamedTuple):
@@ -192,16 +224,16 @@ def _sweep_chunks(problem: Problem, start: Filter, end: Backward, emit: Emit) ->
     that of each chunk's first, from which the others are made again.
     """
     layout, step = problem.layout, filter_step(problem)
-    kept = layout.keeps(problem.d, problem.dtype)
+    kept = layout.keeps(problem.d, problem.pieces.precision.shape[1], problem.dtype)
 
     def ahead(carry: Filter, piece: Pieces) -> tuple[Filter, Filter]:
         if kept:
-            return _ahead(problem, carry, piece)
+            return _see_ahead(problem, carry, piece, emit)
         return layout.walk(step, carry, problem.chunk(piece))[0], carry
 
     def back(after: Backward, piece: Pieces, seen: Filter) -> tuple[Backward, Any, Any]:
         if kept:
-            after, found = _back(problem, seen, after, piece, emit.at_one_step)
+            after, found = _see_back(problem, seen, after, piece, emit)
         else:
             after, found, _ = _visit(problem, seen, after, piece, emit)
         return after, *emit.gather(piece, found)
