@@ -9,6 +9,7 @@ import pytest
 import thiele as th
 from thiele import schedules, search, training
 from thiele.energies import energy
+from thiele.inference import sweep
 from thiele.learn import climb, in_turn, maximise
 from thiele.parameters import constrain, unconstrain
 
@@ -41,6 +42,36 @@ def test_a_round_of_plain_gradients_moves_sites_and_hyperparameters_along_one_gr
     np.testing.assert_allclose(gradient, by_vector, rtol=1e-8)
     for new, wanted in zip(ahead.factors, moved, strict=True):
         np.testing.assert_allclose(new, wanted, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("rule", "inducing"),
+    [(th.CVI(step=0.3), Z), (th.PowerEP(0.5, step=0.3), None), (th.PL(step=0.3), None)],
+    ids=["CVI", "PEP", "PL"],
+)
+def test_a_round_is_the_energy_of_the_sites_and_a_sweep_from_them(rule, inducing):
+    with jax.enable_x64(True):
+        gp, series, _, _ = model(rule, inducing)._prepared(T, Y, {})
+        data, vector = search.tied(gp, series), unconstrain(gp)
+        sites = training.begin(gp, data)
+
+        def at(v):
+            return training.setting(constrain(gp, v), data)
+
+        value, gradient, ahead, _ = training.alternate(gp, vector, data, sites)
+        np.testing.assert_allclose(value, energy(rule, *at(vector), sites), rtol=1e-10)
+        for new, wanted in zip(ahead, sweep(rule, *at(vector), sites).sites, strict=True):
+            np.testing.assert_allclose(new, wanted, rtol=1e-8, atol=1e-10 * np.max(np.abs(wanted)))
+        # q is held in the sum over data where the rule's energy is stationary in it once sites have converged.
+        q, _ = at(vector).data.smooth(at(vector).chain, sites)
+
+        def held(v):
+            there = at(v)
+            terms = there.data.terms(rule, there.likelihood, there.chain, q, sites)[0]
+            return there.data.log_normaliser(there.chain, sites) + terms
+
+        expected = jax.grad(held if rule.stationary else lambda v: energy(rule, *at(v), sites))(vector)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("inducing", [None, Z], ids=["full", "sparse"])

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from thiele.chain import Chain, posterior
-from thiele.energies import Data, converged_energy, energy, information
-from thiele.inference import Ascent, Inferred, begin_ascent, infer, initial_sites, sweep
+from thiele.energies import Data, converged_energy, information
+from thiele.inference import Ascent, Inferred, begin_ascent, infer, initial_sites, mixed
 from thiele.likelihoods import AbstractLikelihood, Shifted
 from thiele.mixtures import Mixture, mixture
 from thiele.own_sites import Grouped, OwnSites, own_sites
@@ -80,27 +80,21 @@ def begin(rule: AbstractRule, at: Setting) -> Site | Ascent:
     return begin_ascent(rule, sites) if isinstance(rule, VGP) else sites
 
 
-def one_sweep(rule: AbstractLocalRule, at: Setting, sites: Site) -> tuple[Site, Array]:
-    """One update of all sites, of the rule's own step, and how many were repaired: half of the paper's schedule."""
-    swept = sweep(rule, *jax.lax.stop_gradient(at), sites)
-    return swept.sites, swept.repaired
+def one_round(rule: AbstractLocalRule, at: Setting, sites: Site) -> tuple[Float[Array, ""], tuple[Site, Array]]:
+    """A round of the paper's schedule, from one pass of the smoother and one visit of the data: the energy with the
+    sites held, which a gradient step is taken on; where a sweep of the rule's own step leads; how many were repaired.
+
+    Where the rule makes its energy stationary, q is held in the sum over data, as in the published programs. Where it
+    does not (EKS, PL, Laplace), a step with q held may lead away from the maximum, and q follows.
+    """
+    q, log_z = at.data.smooth(at.chain, sites, held=rule.stationary)
+    found = at.data.visit(rule, at.likelihood, at.chain, q, sites)
+    return log_z + found.terms, (mixed(sites, found.target, rule.step), found.repaired)
 
 
 def sites_of(state: Site | Ascent | None) -> Site | None:
     """The sites that such a state stands for."""
     return state.factors.sites() if isinstance(state, Ascent) else state
-
-
-def held_objective(rule: AbstractRule, at: Setting, sites: Site) -> Float[Array, ""]:
-    """The rule's energy with the sites held: what the paper's schedule takes a gradient step on.
-
-    Where the rule makes its energy stationary, q is held in the sum over data, as in the published programs. Where it
-    does not (EKS, PL, Laplace), a step with q held may lead away from the maximum, and q follows; so it does where
-    plain gradients move sites and hyperparameters alike.
-    """
-    if isinstance(rule, VGP) or not rule.stationary:
-        return energy(rule, *at, sites)
-    return _held(rule, at, sites)[0]
 
 
 def _held(rule: AbstractRule, at: Setting, sites: Site) -> tuple[Float[Array, ""], Any]:

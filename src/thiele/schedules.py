@@ -43,13 +43,13 @@ class Ended(NamedTuple):
 
 
 def paper(search: Search, options: Options) -> Ended:
-    """One sweep of the sites, one step of Adam, in turn; then sites to convergence, if that is wanted. Those of plain
-    gradients stay where these took them.
+    """One sweep of the sites and one step of Adam at a time; then sites to convergence, if that is wanted. Those of
+    plain gradients stay where these took them.
     """
     steps, progress = options.max_steps, options.progress
     learnt = climb(search.several, search.start, options.learning_rate, steps=steps, progress=progress)
     settle = options.settle and not isinstance(search.model.rule, VGP)
-    return Ended(learnt, *(search.at if settle else search.after_a_sweep)(learnt.vector))
+    return Ended(learnt, *(search.at if settle else search.at_rest)(learnt.vector))
 
 
 def best(search: Search, options: Options) -> Ended:
@@ -80,7 +80,7 @@ def best(search: Search, options: Options) -> Ended:
         # Where it did not begin, or met no number or an interrupt at once, what the rounds have found is kept.
         if learnt.message != UNBEGUN and len(learnt.trace.objective) > 0:
             return Ended(in_turn(climbed, learnt), *search.at(learnt.vector))
-    return Ended(climbed, *rounds.after_a_sweep(climbed.vector))
+    return Ended(climbed, *rounds.at_rest(climbed.vector))
 
 
 class _Remembering(Search):

@@ -18,7 +18,7 @@ from thiele.inducing import Places
 from thiele.learn import Evaluation, Rounds
 from thiele.own_sites import Grouped
 from thiele.parameters import constrain, log_prior, unconstrain
-from thiele.rules import CVI, VGP, Site
+from thiele.rules import CVI, Site
 from thiele.series import Series
 from thiele.tied import Tied
 
@@ -131,14 +131,15 @@ class Search:
             return None
         return training.first_sites(constrain(self.model, vector), self.plain)
 
-    def after_a_sweep(self, scaled: np.ndarray) -> tuple[float, training.Found]:
-        """The same after one more sweep, wherever that leaves the sites; those of plain gradients stay."""
+    def at_rest(self, scaled: np.ndarray) -> tuple[float, training.Found]:
+        """The same with the sites where rounds have left them."""
+        self.begin(scaled)
         before = self.sites
         found = self.several(scaled, optax.adam(0.0).init(scaled), 0.0, 1)
+        self.sites = before
         value = float(found.values[0]) - float(log_prior(constrain(self.model, self._vector(scaled))))
         report = training.Report(*(np.asarray(x) for x in (1, int(found.repaired[0]), 1)))
-        sites = before if isinstance(self.model.rule, VGP) and before is not None else self.sites
-        return value, training.Found(sites_of(sites), None, report)
+        return value, training.Found(sites_of(before), None, report)
 
     def begin(self, scaled: np.ndarray) -> None:
         """Sites to start from, unless there are some."""

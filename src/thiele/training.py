@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 from thiele import approximate, exact
 from thiele.approximate import setting
 from thiele.chain import posterior
+from thiele.energies import energy
 from thiele.inference import Ascent, Inferred, ascend
 from thiele.likelihoods import has_gaussian_noise as gaussian_noise
 from thiele.own_sites import Grouped
@@ -109,19 +110,21 @@ def objective_and_gradient(
 def alternate(
     model: Any, vector: Float[Array, " free"], data: Series | Tied | Grouped, state: Any
 ) -> tuple[Float[Array, ""], Float[Array, " free"], Any, Int[Array, ""]]:
-    """One round of the paper's schedule: one sweep of the sites, then the gradient of the energy with them held. A rule
-    by plain gradients moves its sites along the same gradient as the hyperparameters.
+    """One round of the paper's schedule: the gradient of the energy with the sites held, and one sweep of the sites,
+    from one posterior. A rule by plain gradients moves its sites along the same gradient as the hyperparameters.
+
+    The published programs find the posterior again between the two: their sweep has seen the step that the
+    hyperparameters took last, where this one has not.
     """
 
     def by_gradients(v: Array, factors: Any) -> Array:
         moved = constrain(model, v)
-        return approximate.held_objective(model.rule, setting(moved, data), factors.sites()) + log_prior(moved)
+        return energy(model.rule, *setting(moved, data), factors.sites()) + log_prior(moved)
 
     def by_a_sweep(v: Array) -> tuple[Array, tuple[Site, Array]]:
         moved = constrain(model, v)
-        at = setting(moved, data)
-        new, repaired = approximate.one_sweep(model.rule, at, state)
-        return approximate.held_objective(model.rule, at, new) + log_prior(moved), (new, repaired)
+        value, ahead = approximate.one_round(model.rule, setting(moved, data), state)
+        return value + log_prior(moved), ahead
 
     if isinstance(state, Ascent):
         value, (gradient, slope) = jax.value_and_grad(by_gradients, argnums=(0, 1))(vector, state.factors)
