@@ -16,6 +16,7 @@ ROOMS = (
     "durations",
     "parameters",
     "priors",
+    "one_function",
     "small",
     "tables",
     "runs",
@@ -83,7 +84,7 @@ LAZY = {
 PROGRAMS = {"demo", "cli"}
 # The front door: `import thiele` binds the public names.
 FRONT = "__init__"
-HEAVY = ("pandas", "polars", "xarray", "pyarrow", "matplotlib", "sklearn", "typer", "scipy.stats")
+HEAVY = ("pandas", "polars", "xarray", "pyarrow", "matplotlib", "sklearn", "typer", "scipy.optimize", "scipy.stats")
 
 
 def room_of(path: Path) -> str:

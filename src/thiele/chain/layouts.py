@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from thiele.chain import lanes_of_blocks, lanes_of_scalars, matrices, one_function, one_kernel
+from thiele import one_function
+from thiele.chain import lanes_of_blocks, lanes_of_scalars, matrices, one_kernel
 
 # Written out entry by entry, a step of a larger state takes long to compile and spills out of the cache.
 LARGEST_SCALAR_STATE = 8

@@ -18,8 +18,7 @@ from jax.custom_batching import custom_vmap
 from jax.scipy.linalg import lu_factor, lu_solve
 from jaxtyping import Array
 
-from thiele import small
-from thiele.chain import one_function
+from thiele import one_function, small
 from thiele.chain.types import Blocks
 from thiele.tables import as_array, in_form_of, size
 

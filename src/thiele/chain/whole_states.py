@@ -7,7 +7,7 @@ information (r', N') of the next prediction becomes, with N_f = A' N' A and r_f 
 
 for this one. `thiele.chain.recursions` carries P Hᵀ and H beside P for the sake of few outputs of many states; here
 these would be the same matrices again. One lane, everything at once; states of a few numbers are walked in one function
-(`thiele.chain.one_function`).
+(`thiele.one_function`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from thiele import small
-from thiele.chain import one_function
+from thiele import one_function, small
 from thiele.chain.layouts import backend, choose_layout
 from thiele.chain.matrices import dense
 from thiele.chain.types import Chain, Information, Posterior, Tabulated

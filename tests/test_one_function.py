@@ -7,10 +7,17 @@ import pytest
 
 import thiele as th
 from tests.chain.runs import assert_close, quick_jit
-from thiele.chain import Information, log_normaliser, one_function, outputs, posterior, whole_states
+from thiele import one_function
+from thiele.chain import Information, log_normaliser, outputs, posterior, whole_states
 from thiele.steps import prior_chain
 
 KERNELS = {"one number": th.Matern12(), "three": th.Matern52(1.3, 0.8), "a sum": th.Matern32() + th.Matern12(0.5, 3.0)}
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
 
 
 def made(kernel, n):
