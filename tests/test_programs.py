@@ -1,5 +1,6 @@
 """Few data are compiled quickly, many thoroughly, and a caller's own program decides for itself."""
 
+import gc
 from typing import ClassVar
 
 import equinox as eqx
@@ -71,3 +72,22 @@ def test_inside_a_program_of_the_caller_its_options_count(chosen):
     np.testing.assert_array_equal(jax.vmap(square)(jnp.arange(3.0)), [0.0, 1.0, 4.0])
     assert {} in chosen
     assert {"compiler_options": programs.QUICKLY} not in chosen
+
+
+def test_garbage_is_seldom_looked_for_while_a_program_is_called_and_as_before_afterwards():
+    seen, before = [], gc.get_threshold()
+
+    @programs.compiled
+    def look(x):
+        seen.append(gc.get_threshold())
+        return x
+
+    @programs.compiled
+    def fail(x):
+        raise ValueError
+
+    look(jnp.ones(3))
+    with pytest.raises(ValueError):  # noqa: PT011 - its own
+        fail(jnp.ones(3))
+    assert seen[0] == (programs.BETWEEN_COLLECTIONS, *before[1:])
+    assert gc.get_threshold() == before

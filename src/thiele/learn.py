@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import optax
-import scipy.optimize
 from jaxtyping import Float
 
 # Unconstrained values are logarithms or the like: further than this from the start nothing changes any more.
@@ -104,6 +103,8 @@ def maximise(
 
     `begins` is asked once the starting point is known: where it says no, the search ends there.
     """
+    from scipy.optimize import minimize  # it takes longer to load than the rest of this library, and not all learn
+
     converged, message = False, "the objective is not finite at the starting values"
     with Display(progress) as display:
         record = _Record(start, display)
@@ -129,7 +130,7 @@ def maximise(
                 # The first step is the gradient itself. In units in which its largest component is at most 1 the search
                 # begins within a factor of e of the starting values, and not where nothing converges.
                 unit = max(1.0, float(np.max(np.abs(first.gradient))))
-                result = scipy.optimize.minimize(
+                result = minimize(
                     descend,
                     start,
                     jac=True,

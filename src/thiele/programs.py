@@ -6,7 +6,9 @@ not worth seconds of optimisation, and one that runs for seconds is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial, wraps
 from typing import ParamSpec, TypeVar
 
@@ -32,6 +34,9 @@ LEAN: Options = {**TILED, "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSIO
 # With few data products are small, and sooner done by the thread that asks for them than handed to others.
 FEW_THREADS = {**LEAN, "xla_cpu_multi_thread_eigen": False, "xla_cpu_experimental_ynn_fusion_type": ""}
 QUICKLY = {**FEW_THREADS, "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+# Objects made between two searches for garbage while a program is called. To trace one makes millions, hardly any
+# garbage, and Python would search after every 700: a tenth of a first fit whose programs are in JAX's cache.
+BETWEEN_COLLECTIONS = 50_000
 
 
 @cache
@@ -42,6 +47,16 @@ def known(name: str, value: bool | int | str) -> bool:
     except jax.errors.JaxRuntimeError:
         return False
     return True
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    first, *later = gc.get_threshold()
+    gc.set_threshold(max(first, BETWEEN_COLLECTIONS) if first else 0, *later)
+    try:
+        yield
+    finally:
+        gc.set_threshold(first, *later)
 
 
 def _program(function: Callable[P, R], options: Options) -> Callable[[], Callable[P, R]]:
@@ -66,7 +81,8 @@ def compiled(function: Callable[P, R], for_few: Options = QUICKLY) -> Callable[P
             return plain(*args, **kwargs)
         size = sum(np.size(leaf) for leaf in leaves if eqx.is_array_like(leaf))
         many = tiled if any(getattr(arg, "tiled", False) for arg in args) else large
-        return (small if size <= FEW else many)()(*args, **kwargs)
+        with _few_collections():
+            return (small if size <= FEW else many)()(*args, **kwargs)
 
     return run
 
