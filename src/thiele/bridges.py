@@ -86,6 +86,10 @@ class Bridges(NamedTuple):
         """The segment that each time lies in."""
         return jnp.searchsorted(self.z, x, side="right")
 
+    def for_weights(self, known: bool) -> Bridges:
+        """What `project` reads, where polynomials at the data are `known` or not."""
+        return self._replace(A=(), L=() if known and self.table is not None else self.L)
+
     def inside(self, segment: Int[Array, "*tiles"]) -> Float[Array, "*tiles"]:
         """Some time of each segment."""
         return self.z[jnp.minimum(segment, self.z.shape[0] - 1)]

@@ -28,6 +28,7 @@ from thiele.rules.base import AbstractLocalRule, AbstractRule
 from thiele.rules.cavity import Cavity, Left, Marginal, Site, cavity, through_noise
 from thiele.rules.latents import log_expected_power, log_prob
 from thiele.runs import added
+from thiele.sums import total, total_with_slopes
 from thiele.values import Values
 
 Induced = Bridges | Values
@@ -127,12 +128,13 @@ class Tied(eqx.Module):
         def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Array:
             return of_datum(rule, model, y, q, left.marginal)
 
-        def add(total: tuple[Array, Array], tile: Tile, projection: Projection) -> tuple[Array, Array]:
+        def share(seen: Any, tile: Tile, projection: Projection, size: Array) -> tuple[Array, Array]:
+            likelihood, marginals, left = seen
             found = _each(one, likelihood, tile, projection, *_of_segments(tile, marginals, left))
             found = jnp.where(tile.mask, found, 0.0)
-            return total[0] + jnp.sum(found), total[1] + jnp.sum(jnp.abs(found))
+            return jnp.sum(found), size + jnp.sum(jnp.abs(found))
 
-        terms, size = self._over_groups(chain, add, (jnp.zeros(()), jnp.zeros(())))
+        terms, size = self._total(chain, share, (likelihood, marginals, left), jnp.zeros(()), held=True)
         of_sites = self._site_terms(rule, marginals, left, sites)
         return self.scale * terms + jnp.sum(of_sites), self.scale * size + jnp.sum(jnp.abs(of_sites))
 
@@ -142,16 +144,17 @@ class Tied(eqx.Module):
         """The energy's terms and new sites, summed over the data of each segment."""
         left = self.left(rule, marginals, sites)
 
-        def add(total: Visit, tile: Tile, projection: Projection) -> Visit:
-            terms, found, changed = tile_sums(
-                rule, likelihood, tile, projection, *_of_segments(tile, marginals, left, sites)
-            )
-            target = jax.tree.map(partial(self._add, tile.segment), total.target, found)
-            terms, size = total.terms + jnp.sum(terms), total.size + jnp.sum(jnp.abs(terms))
-            return Visit(terms, size, target, total.repaired + changed)
+        def share(seen: Any, tile: Tile, projection: Projection, carried: Any) -> tuple[Array, Any]:
+            likelihood, *of_segments = seen
+            terms, found, changed = tile_sums(rule, likelihood, tile, projection, *_of_segments(tile, *of_segments))
+            size, target, repaired = carried
+            target = jax.tree.map(partial(self._add, tile.segment), target, found)
+            return jnp.sum(terms), (size + jnp.sum(jnp.abs(terms)), target, repaired + changed)
 
-        none = Visit(jnp.zeros(()), jnp.zeros(()), jax.tree.map(jnp.zeros_like, sites), jnp.array(0))
-        terms, size, target, repaired = self._over_groups(chain, add, none)
+        none = jnp.zeros(()), jax.tree.map(jnp.zeros_like, sites), jnp.array(0)
+        seen = likelihood, marginals, left, sites
+        # A rule whose energy is stationary has its sites held; the sites of another follow the hyperparameters.
+        terms, (size, target, repaired) = self._total(chain, share, seen, none, held=rule.stationary)
         of_sites = self._site_terms(rule, marginals, left, sites)
         return Visit(
             self.scale * terms + jnp.sum(of_sites),
@@ -195,24 +198,26 @@ class Tied(eqx.Module):
         local = CVI(quadrature=rule.quadrature)
         left = self.left(local, marginals, sites)
 
-        def add(total: Array, tile: Tile, projection: Projection) -> Array:
+        def share(seen: Any, tile: Tile, projection: Projection, _: None) -> tuple[Array, None]:
+            likelihood, marginals, left = seen
             found = _each(local.propose, likelihood, tile, projection, *_of_segments(tile, marginals, left))
             lost = jnp.einsum("ktll,ktl->kt", jnp.maximum(found.site.precision, 0.0), projection.nu)
-            return total + 0.5 * jnp.sum(jnp.where(tile.mask, lost, 0.0))
+            return 0.5 * jnp.sum(jnp.where(tile.mask, lost, 0.0)), None
 
-        return self._over_groups(chain, add, jnp.zeros(()))
+        return self._total(chain, share, (likelihood, marginals, left), None)[0]
 
     def log_joint(
         self, likelihood: AbstractLikelihood, chain: Induced, marginals: Marginal, sites: Site
     ) -> Float[Array, ""]:
         """log p(y | W m) − ½ m′ K⁻¹ m at the mean m of q, where K⁻¹ m = Σ (h − J m) because m maximises p(u) Π t."""
 
-        def add(total: Array, tile: Tile, projection: Projection) -> Array:
+        def share(seen: Any, tile: Tile, projection: Projection, _: None) -> tuple[Array, None]:
+            likelihood, marginals = seen
             at_mean = lambda model, y, q, _: log_prob(model, y, q.mean)  # noqa: E731
             terms = _each(at_mean, likelihood, tile, projection, *_of_segments(tile, marginals))
-            return total + jnp.sum(jnp.where(tile.mask, terms, 0.0))
+            return jnp.sum(jnp.where(tile.mask, terms, 0.0)), None
 
-        terms = self.scale * self._over_groups(chain, add, jnp.zeros(()))
+        terms = self.scale * self._total(chain, share, (likelihood, marginals), None)[0]
         weights = sites.shift - jnp.einsum("sij,sj->si", sites.precision, marginals.mean)
         return terms - 0.5 * jnp.sum(weights * marginals.mean)
 
@@ -239,14 +244,29 @@ class Tied(eqx.Module):
         without = marginals if left.cavity is None else left.cavity
         return jax.vmap(lambda *args: of_site(rule, *args))(marginals, without, sites, self.tied)
 
-    def _over_groups(self, chain: Induced, add: Callable[[Any, Tile, Projection], Any], start: Any) -> Any:
-        """`add` for all groups of tiles in turn, one group in memory at a time, in derivatives too."""
-
-        def step(total: Any, group: Cut) -> tuple[Any, None]:
-            return add(total, *self._group(chain, *group)), None
-
+    def _total(
+        self,
+        chain: Induced,
+        share: Callable[[Any, Tile, Projection, Any], tuple[Array, Any]],
+        seen: Any,
+        start: Any,
+        *,
+        held: bool = False,
+    ) -> tuple[Float[Array, ""], Any]:
+        """The sum of the shares of all groups of tiles, and what they carry from one to the next; `held`: what is
+        carried has no derivative.
+        """
         at_hand = self.with_weights(chain).seen if self.seen is None else self.seen
-        return add(start, *at_hand) if at_hand is not None else lax.scan(jax.checkpoint(step), start, self._cut)[0]
+        if at_hand is not None:
+            return share(seen, *at_hand, start)
+
+        def of_cut(theta: tuple[Tied, Induced, Any], cut: Cut, carried: Any) -> tuple[Array, Any]:
+            data, chain, seen = theta
+            return share(seen, *data._group(chain, *cut), carried)
+
+        return (total_with_slopes if held else total)(
+            of_cut, (self, chain.for_weights(self.even is not None), seen), self._cut, start
+        )
 
     def _add(self, segment: Int[Array, " tiles"], total: Array, found: Array) -> Array:
         """What some tiles found, added to what their segments have."""

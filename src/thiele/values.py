@@ -49,6 +49,10 @@ class Values(NamedTuple):
         """The one that there is."""
         return jnp.zeros(x.shape, jnp.int32)
 
+    def for_weights(self, known: bool) -> Values:
+        """What `project` reads: everything."""
+        return self
+
     def inside(self, segment: Int[Array, "*tiles"]) -> Float[Array, "*tiles"]:
         """Some time."""
         return jnp.broadcast_to(self.z[0], segment.shape)
