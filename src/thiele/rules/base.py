@@ -13,7 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from thiele import small
+from thiele.definite import semidefinite
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
 from thiele.rules.cavity import Cavity, Marginal, Site, cavity, through_noise, widened
@@ -112,17 +112,6 @@ def gradient_matched(
         floor = -LARGEST_NEGATIVE_SHARE / jnp.maximum(tied * rest, jnp.finfo(rest.dtype).tiny)
         precision, repaired = jnp.maximum(precision, floor), (precision < floor)[0, 0]
     return if_finite(Site(slope + precision @ at, precision), repaired)
-
-
-def semidefinite(matrix: Float[Array, "L L"]) -> tuple[Float[Array, "L L"], Bool[Array, ""]]:
-    """The symmetric part with negative eigenvalues set to zero, and whether any was more negative than rounding."""
-    matrix = 0.5 * (matrix + matrix.T)
-    values, vectors = small.eigh(matrix)
-    # A precision of low rank, where a likelihood sees one sum of latents, has zero eigenvalues of either sign.
-    rounding = 1e2 * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(values))
-    negative = values[0] < -rounding
-    clipped = (vectors * jnp.maximum(values, 0.0)) @ vectors.T
-    return jnp.where(negative, clipped, matrix), negative
 
 
 def if_finite(site: Site, repaired: Array) -> Proposal:
