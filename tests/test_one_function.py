@@ -8,7 +8,7 @@ import pytest
 import thiele as th
 from tests.chain.runs import assert_close, quick_jit
 from thiele import one_function
-from thiele.chain import Information, log_normaliser, outputs, posterior, whole_states
+from thiele.chain import Information, layouts, log_normaliser, outputs, posterior, whole_states
 from thiele.steps import prior_chain
 
 KERNELS = {"one number": th.Matern12(), "three": th.Matern52(1.3, 0.8), "a sum": th.Matern32() + th.Matern12(0.5, 3.0)}
@@ -143,3 +143,23 @@ def test_inducing_states_in_one_function(d, monkeypatch):
         jax.clear_caches()
         found[largest] = quick_jit(lambda start, rows: whole_states.value_and_slopes(start, rows))(start, rows)
     assert_close(found[5], found[0])
+
+
+def test_derivatives_of_moments_go_in_many_lanes(monkeypatch):
+    """A loop that keeps a tape is no function of its own: in one lane it takes many times as long."""
+    at = made(KERNELS["three"], 600)
+
+    def smoothed(scale):
+        found, log_z = outputs(*at(scale))
+        return jnp.sum(jnp.square(found.mean)) + jnp.sum(jnp.sin(found.var)) + log_z
+
+    found, scans = [], []
+    for shortest in (4096, 512):
+        monkeypatch.setattr(layouts, "SHORTEST_IN_LANES", shortest)
+        jax.clear_caches()
+        slope = jax.value_and_grad(smoothed)
+        found.append(quick_jit(slope)(0.7))
+        scans.append("length=600" in str(jax.make_jaxpr(slope)(0.7)))
+    assert_close(found[1], found[0])
+    # Nothing goes step by step but the boundaries of lanes and the steps within one.
+    assert scans == ([True, False] if jax.default_backend() == "cpu" else [False, False])

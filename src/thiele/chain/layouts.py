@@ -57,7 +57,7 @@ class Layout(NamedTuple):
         """`jax.lax.scan` along the steps of a chunk, in all lanes."""
         if self.flat:
             return one_kernel.walk(self.lanes, step, carry, xs, reverse)
-        if self._one_lane_of_scalars and not self.mapped and backend() == "cpu":
+        if self.is_one_function and not self.mapped and backend() == "cpu":
             return one_function.walk(step, carry, lanes_of_scalars.by_step(xs), reverse)
         return self.algebra.walk(step, carry, xs, reverse)
 
@@ -98,11 +98,11 @@ class Layout(NamedTuple):
         """Whether a step is visited while a walk passes it, and not all steps of a chunk at once after it; `thin`: what
         is asked for is little. Of scalars much is sooner computed for many steps at once.
         """
-        return bool(self.flat) or self.algebra is lanes_of_blocks or (thin and self._one_lane_of_scalars)
+        return bool(self.flat) or self.algebra is lanes_of_blocks or (thin and self.is_one_function)
 
     @property
-    def _one_lane_of_scalars(self) -> bool:
-        # Over many lanes each operation is long enough to be asked for.
+    def is_one_function(self) -> bool:
+        """Whether a walk is one function of a CPU: over many lanes each operation is long enough to be asked for."""
         return self.algebra is lanes_of_scalars and self.lanes == 1 and not self.flat
 
     @property
@@ -148,6 +148,15 @@ def choose_layout(n: int, d: int, outputs: int, lanes: int | None = None) -> Lay
     shortest = SHORTEST_IN_CHUNKS if d > LARGEST_SCALAR_STATE else SHORTEST_IN_LANES
     steps = length if n < (SHORTEST_IN_LANES_OF_SCALARS if scalars else shortest) else 64
     return Layout(lanes, -(-length // steps), steps, algebra)
+
+
+def choose_layout_of_derivatives(layout: Layout, n: int, d: int, outputs: int) -> Layout:
+    """The layout for a derivative of moments, which no rule gives: a loop that keeps a tape is no function of its own,
+    and many lanes share what each of its steps costs.
+    """
+    if n < SHORTEST_IN_LANES or backend() != "cpu" or not layout.is_one_function:
+        return layout
+    return choose_layout(n, d, outputs, min(256, n // 128))
 
 
 def _lanes_for_caches(n: int, d: int, outputs: int, scalars: bool) -> int:

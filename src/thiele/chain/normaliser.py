@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
@@ -23,37 +22,19 @@ from thiele.chain.matrices import pack_blocks
 from thiele.chain.recursions import own_curvature, smoothed_output, with_next
 from thiele.chain.smoothing import Outputs, outputs_in, pack_outputs
 from thiele.chain.sweeps import Emit, Visit, sweep
-from thiele.chain.types import Chain, Information, Move, Noise
+from thiele.chain.types import Chain, Information, Move, Noise, Static, emission_apart, with_emission
 
 
 def log_normaliser(chain: Chain, info: Information, lanes: int | None = None) -> Float[Array, ""]:
     """log ∫ p(x) Π_i exp(shift_i·f_i − ½ (f_i − centre_i)ᵀ precision_i (f_i − centre_i)) dx."""
     d, outputs, n = chain.mean.shape[0], info.precision.shape[0], info.precision.shape[-1]
     layout = choose_layout(n, d, outputs, lanes)
-    H = None if info.H is None else _Static(info.H)
-    return _log_normaliser(layout, H, chain, info._replace(H=None))
-
-
-class _Static:
-    """An array as a compile-time constant: equal by value."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-
-    def __hash__(self) -> int:
-        return hash(self.array.tobytes())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Static) and np.array_equal(self.array, other.array)
-
-
-def _with(info: Information, H: _Static | None) -> Information:
-    return info._replace(H=None if H is None else H.array)
+    return _log_normaliser(layout, *emission_apart(chain, info))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _log_normaliser(layout: Layout, H: _Static | None, chain: Chain, info: Information) -> Array:
-    return log_normaliser_of(chain, lay_out(chain, _with(info, H), layout))
+def _log_normaliser(layout: Layout, H: Static | None, chain: Chain, info: Information) -> Array:
+    return log_normaliser_of(chain, lay_out(chain, with_emission(info, H), layout))
 
 
 Arguments = tuple[Chain, Information]
@@ -61,18 +42,18 @@ Arguments = tuple[Chain, Information]
 
 @partial(_log_normaliser.defjvp, symbolic_zeros=True)
 def _log_normaliser_jvp(
-    layout: Layout, H: _Static | None, primals: Arguments, tangents: Arguments
+    layout: Layout, H: Static | None, primals: Arguments, tangents: Arguments
 ) -> tuple[Array, Array]:
     gradient, change = _value_and_change(layout, H, primals, tangents)
     return gradient.value, change
 
 
 def _value_and_change(
-    layout: Layout, H: _Static | None, primals: Arguments, tangents: Arguments
+    layout: Layout, H: Static | None, primals: Arguments, tangents: Arguments
 ) -> tuple[Gradient, Array]:
     chain, info = primals
     moving = [not isinstance(t, SymbolicZero) for t in jax.tree.leaves(tangents[0].inputs)]
-    gradient = value_and_gradient(chain, _with(info, H), layout, inputs=any(moving))
+    gradient = value_and_gradient(chain, with_emission(info, H), layout, inputs=any(moving))
     pairs = zip(jax.tree.leaves(gradient.by_chain), jax.tree.leaves(tangents[0]._replace(inputs=())), strict=True)
     by_inputs = zip(jax.tree.leaves(gradient.by_inputs), jax.tree.leaves(tangents[0].inputs), strict=False)
     by_info = zip(jax.tree.leaves(gradient.by_info), jax.tree.leaves(tangents[1]), strict=True)
@@ -87,17 +68,17 @@ def held_outputs(chain: Chain, info: Information, lanes: int | None = None) -> t
     """The marginals of the outputs, held: only the log-normaliser beside them has a derivative, by the same pass."""
     d, count, n = chain.mean.shape[0], info.precision.shape[0], info.precision.shape[-1]
     layout = choose_layout(n, d, count, lanes)
-    return _held_outputs(layout, None if info.H is None else _Static(info.H), chain, info._replace(H=None))
+    return _held_outputs(layout, *emission_apart(chain, info))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _held_outputs(layout: Layout, H: _Static | None, chain: Chain, info: Information) -> tuple[Outputs, Array]:
-    return outputs_in(layout, chain, _with(info, H))
+def _held_outputs(layout: Layout, H: Static | None, chain: Chain, info: Information) -> tuple[Outputs, Array]:
+    return outputs_in(layout, chain, with_emission(info, H))
 
 
 @partial(_held_outputs.defjvp, symbolic_zeros=True)
 def _held_outputs_jvp(
-    layout: Layout, H: _Static | None, primals: Arguments, tangents: Arguments
+    layout: Layout, H: Static | None, primals: Arguments, tangents: Arguments
 ) -> tuple[tuple[Outputs, Array], tuple[Outputs, Array]]:
     gradient, change = _value_and_change(layout, H, primals, tangents)
     still = jax.tree.map(jnp.zeros_like, gradient.outputs)

@@ -7,17 +7,21 @@ covariance is inverted, so deterministic states and noise-free data are ordinary
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from thiele.chain.lanes import Pieces, Problem, lay_out
-from thiele.chain.layouts import Layout, choose_layout
+from thiele.chain.layouts import Layout, choose_layout, choose_layout_of_derivatives
 from thiele.chain.matrices import dense
 from thiele.chain.recursions import smoothed_output
 from thiele.chain.sweeps import Emit, Visit, sweep
-from thiele.chain.types import Chain, Information, Posterior
+from thiele.chain.types import Chain, Information, Posterior, Static, emission_apart, with_emission
+
+Arguments = tuple[Chain, Information]
 
 
 def posterior(
@@ -61,8 +65,24 @@ class Outputs(NamedTuple):
 
 def outputs(chain: Chain, info: Information, lanes: int | None = None) -> tuple[Outputs, Float[Array, ""]]:
     """The marginals of the outputs at every state, without the states' own, and the log-normaliser."""
-    count, n = info.precision.shape[0], info.precision.shape[-1]
-    return outputs_in(choose_layout(n, chain.mean.shape[0], count, lanes), chain, info)
+    d, count, n = chain.mean.shape[0], info.precision.shape[0], info.precision.shape[-1]
+    layout = choose_layout(n, d, count, lanes)
+    along = choose_layout_of_derivatives(layout, n, d, count)
+    if along == layout:
+        return outputs_in(layout, chain, info)
+    return _outputs(layout, along, *emission_apart(chain, info))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _outputs(
+    layout: Layout, along: Layout, H: Static | None, chain: Chain, info: Information
+) -> tuple[Outputs, Float[Array, ""]]:
+    return outputs_in(layout, chain, with_emission(info, H))
+
+
+@_outputs.defjvp
+def _(layout: Layout, along: Layout, H: Static | None, primals: Arguments, tangents: Arguments) -> tuple[Any, Any]:
+    return jax.jvp(lambda chain, info: outputs_in(along, chain, with_emission(info, H)), primals, tangents)
 
 
 def outputs_in(layout: Layout, chain: Chain, info: Information) -> tuple[Outputs, Float[Array, ""]]:

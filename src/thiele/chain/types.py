@@ -97,3 +97,26 @@ class Tabulated(NamedTuple):
 
     def __call__(self, prepared: Move) -> Move:
         return prepared
+
+
+class Static:
+    """An array as a compile-time constant: equal by value."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __hash__(self) -> int:
+        return hash(self.array.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Static) and np.array_equal(self.array, other.array)
+
+
+def emission_apart(chain: Chain, info: Information) -> tuple[Static | None, Chain, Information]:
+    """H as a constant, for functions with a derivative rule, which take arrays that may move; then all that may."""
+    return None if info.H is None else Static(info.H), chain, info._replace(H=None)
+
+
+def with_emission(info: Information, H: Static | None) -> Information:
+    """The inverse for information."""
+    return info._replace(H=None if H is None else H.array)
