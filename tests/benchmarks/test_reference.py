@@ -1,13 +1,14 @@
 """The comparison with BayesNewton, as far as it can be tested without its environment."""
 
 import json
+from itertools import cycle
 
 import numpy as np
 import pytest
 
 from benchmarks import reference
 from benchmarks.settings import settings_of, write_data
-from benchmarks.training import MOST_STEPS, Training
+from benchmarks.training import MOST_STEPS, Ran, Training
 from experiments.tasks import TASKS, split
 from tests.experiments.available import AVAILABLE
 
@@ -53,14 +54,14 @@ def test_speed_counts_only_at_an_nlpd_at_least_as_good(ours, words):
 
 
 class Pretended:
-    """A training whose NLPD after k steps is 1/k."""
+    """A training whose NLPD after k steps is 1/k, and whose fits take the seconds that are given, in turn."""
 
-    def __init__(self):
-        self.asked = []
+    def __init__(self, seconds=(2.0,)):
+        self.asked, self.seconds = [], cycle(seconds)
 
     def best(self, most):
         self.asked.append(most)
-        return type("Ran", (), {"fit": most})
+        return Ran(most, next(self.seconds), 0.0, np.zeros(0))
 
     def nlpd(self, fit):
         return 1.0 / fit
@@ -72,6 +73,13 @@ def test_the_shortest_search_that_is_good_enough_is_looked_for(target, asked):
     _, steps, nlpd = Training.reach(pretended, target)
     assert pretended.asked == asked
     assert (steps, nlpd) == (asked[-1], 1.0 / asked[-1])
+
+
+def test_short_fits_are_timed_several_times():
+    pretended = Pretended([0.03, 0.01, 0.05])
+    ran, _, _ = Training.reach(pretended, 1.0)
+    assert pretended.asked == [1] * 9
+    assert ran.seconds == 0.03
 
 
 def test_without_a_target_the_search_goes_to_its_end():
