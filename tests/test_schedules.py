@@ -220,7 +220,7 @@ def test_rounds_end_at_the_best_state_that_they_began_with():
         at = training.setting(constrain(gp, jnp.asarray(ended.learnt.vector)), series)
         np.testing.assert_allclose(ended.objective, energy(gp.rule, *at, ended.found.sites), rtol=1e-9)
     values = ended.learnt.trace.objective
-    began = values[:: training.MOST_ROUNDS]
+    began = values[:: schedules.BETWEEN_STATES]
     assert ended.objective > np.max(began) - 1e-9
     assert np.max(began) > values[-1] + 0.1
 

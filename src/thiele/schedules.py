@@ -20,6 +20,8 @@ from thiele.series import Series
 ROUNDS_FOR_A_STEP, GAIN = 5, 1e-5
 # Plain gradients have nothing but rounds: a quasi-Newton step would wait for hundreds of them.
 ROUNDS_OF_GRADIENTS = 50
+# Rounds from one state that may be gone back to, to the next.
+BETWEEN_STATES = 50
 # Sites that do not converge by themselves are moved by half of what the rule asks for.
 CALM = 0.5
 
@@ -93,7 +95,7 @@ class _Remembering(Search):
     def several(self, scaled: np.ndarray, memory: Any, learning_rate: float, most: int) -> Rounds:
         self.begin(scaled)
         before = self.sites
-        found = super().several(scaled, memory, learning_rate, most)
+        found = super().several(scaled, memory, learning_rate, min(most, BETWEEN_STATES))
         if found.values[0] > self.best[0]:
             self.best = float(found.values[0]), scaled, before
         return found

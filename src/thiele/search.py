@@ -25,7 +25,8 @@ from thiele.tied import Tied
 # A distance from the best so far, in units of it, that is not believed unless the sites have converged.
 IMPLAUSIBLE = 1.0
 # With few data a step takes less time than the host does to ask for the next: so many are visited before it is asked.
-DATA_IN_A_PROGRAM = 16_384
+# Of many, a step in a loop takes longer than one by itself.
+DATA_IN_A_PROGRAM, MOST_DATA_IN_A_LOOP = 2**16, 2**13
 
 
 def tied(model: Any, data: Series, batched: bool = False) -> Series | Tied | Grouped:
@@ -150,8 +151,10 @@ class Search:
     def several(self, scaled: np.ndarray, memory: Any, learning_rate: float, most: int) -> Rounds:
         """Steps of the paper's schedule, as many in one program as few data make worth while."""
         self.begin(scaled)
-        data, together = self.data, min(training.MOST_ROUNDS, DATA_IN_A_PROGRAM // self.series.y.shape[0])
-        alone = together <= 1 or self.moving or self.batch_size is not None  # the last two: other data at every step
+        data, n = self.data, self.series.y.shape[0]
+        together = min(training.MOST_ROUNDS, DATA_IN_A_PROGRAM // n)
+        # The last two: other data at every step.
+        alone = together <= 1 or n > MOST_DATA_IN_A_LOOP or self.moving or self.batch_size is not None
         if self.batch_size is not None and isinstance(data, Tied):
             data = data.batch(self.rng, self.batch_size)
         climber = training.Climber(jnp.asarray(scaled), memory, self.sites)

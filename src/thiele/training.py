@@ -31,7 +31,7 @@ from thiele.series import Series
 from thiele.tied import Tied
 
 # The most rounds of the paper's schedule in one program.
-MOST_ROUNDS = 50
+MOST_ROUNDS = 200
 
 
 def is_exact(model: Any) -> bool:
