@@ -131,7 +131,8 @@ def _of_group(A: Float[Array, "n n together"]) -> Float[Array, "n*n+2 together"]
     start = [unit[place] for place in places], [jnp.zeros_like(A[k]).at[k].set(1.0) for k in range(n)]
     _, entries, rows = lax.while_loop(unfinished, sweep, (jnp.array(0), *start))
     values = [x for (i, j), x in zip(places, entries, strict=True) if i == j]
-    clipped = sum(jnp.maximum(value, 0.0) * row[:, None] * row for value, row in zip(values, rows, strict=True))
+    kept = (jnp.maximum(value, 0.0) * row[:, None] * row for value, row in zip(values, rows, strict=True))
+    clipped = reduce(jnp.add, kept)
     least, most = reduce(jnp.minimum, values), reduce(jnp.maximum, [jnp.abs(value) for value in values])
     return size * jnp.concatenate([clipped.reshape(n * n, -1), least[None], most[None]])
 

@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import Jaxpr
 from jax.interpreters.partial_eval import dce_jaxpr
@@ -44,7 +45,7 @@ def walk(step: Step, carry: Any, xs: Any, reverse: bool = False) -> tuple[Any, A
     reads = partial(_reads, traced.jaxpr, len(starts))
     # Whichever of the two ends and what is kept is asked for, it must read start and rows; one step may not.
     both = all(map(any, reads(True, False))) and (width == 0 or any(reads(False, True)[0]))
-    closed_over = any(isinstance(x, jax.core.Tracer) for x in traced.consts)
+    closed_over = any(isinstance(x, Tracer) for x in traced.consts)
     if jax.__version_info__[:2] > LAST_TESTED or n == 1 or not both or closed_over:
         return jax.lax.scan(step, carry, xs, reverse=reverse)
     read, dtype = reads(True, True)[1], starts[0].dtype

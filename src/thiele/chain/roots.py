@@ -94,7 +94,7 @@ def _shrunk(M: Array, Lam: Array, G: Array, h: Array) -> Array:
 def _(
     primals: tuple[Root, Array, Array, Array | None], tangents: tuple[Root, Array, Array, Array | None]
 ) -> tuple[Resolved, Resolved]:
-    _, Lam, G, h = primals
+    _, Lam, G, _ = primals
     _, by_Lam, by_G, by_h = tangents
     M, x, log_det = resolve(*primals)
     B = jnp.eye(Lam.shape[0], dtype=Lam.dtype)[:, :, None] - _product(M, G)
@@ -102,7 +102,7 @@ def _(
     pulled = _product(M, by_G)
     change = (
         _product(moved, jnp.swapaxes(B, 0, 1)) - _product(pulled, M),
-        x if h is None else _product(B, by_h - _product(by_Lam, _product(G, x))) - _product(pulled, x),
+        x if by_h is None else _product(B, by_h - _product(by_Lam, _product(G, x))) - _product(pulled, x),
         _trace(_product(moved, G)) + _trace(pulled),
     )
     return (M, x, log_det), change
