@@ -115,22 +115,36 @@ def test_the_kernel_walks_as_the_loop_does(lanes, n, reverse):
     assert_close(by_kernel, one_kernel.in_loop(lanes, recursion, reverse, carry, xs), 1e-14)
 
 
-@pytest.mark.parametrize(("lanes", "n"), [(70, 350), (70, 347), (5, 5)])
-def test_what_is_kept_for_another_walk_may_lie_step_by_step(lanes, n):
+def way_back(after, x):
+    row, (kept, _) = x
+    moved, (found, _) = recursion(after, {"u": kept, "v": row["v"]})
+    return moved, (found, row["u"])
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(("lanes", "n"), [(70, 350), (70, 347), (5, 5), (1, 4)])
+def test_there_and_back_is_a_walk_and_another_in_reverse(lanes, n, apart):
     carry, xs = lanes_of_a_recursion(lanes, n)
+    last, kept = one_kernel.in_loop(lanes, recursion, False, carry, xs)
+    first, found = one_kernel.in_loop(lanes, way_back, True, carry, (xs, kept))
+    for both in (one_kernel.both_in_loop, partial(one_kernel.both_in_kernel, interpret=True)):
+        ends, starts, seen = both(lanes, recursion, way_back, apart, carry, carry, xs)
+        if apart:
+            assert seen[0].shape == (-(-n // lanes), lanes)
+            seen = jax.tree.map(lambda x: x.T.reshape(1, -1)[:, :n], seen)
+        assert_close((ends, starts, seen), (last, first, found), 1e-14)
 
-    def there_and_back(walk, interleaved):
-        _, (kept, sums) = walk(lanes, recursion, False, carry, xs, interleaved=interleaved)
-        _, back = walk(lanes, recursion, True, carry, {"u": kept, "v": xs["v"]})
-        return sums.shape, back
 
-    by_kernel = partial(one_kernel.in_kernel, interpret=True)
-    shape, expected = there_and_back(one_kernel.in_loop, False)
-    assert shape == (1, n)
-    for walk in (one_kernel.in_loop, by_kernel):
-        shape, back = there_and_back(walk, True)
-        assert shape == (-(-n // lanes), lanes)
-        assert_close(back, expected, 1e-14)
+@pytest.mark.parametrize(("lanes", "n"), [(70, 350), (67, 200)])
+def test_a_walk_starts_from_the_states_of_a_shorter_one(lanes, n):
+    shorter, rows = lanes_of_a_recursion(14, lanes)
+    *_, (a, b) = one_kernel.both_in_loop(14, recursion, way_back, True, shorter, shorter, rows)
+    in_line = {key: x.T.reshape(-1)[:lanes] for key, x in {"a": a, "b": b}.items()}
+    _, xs = lanes_of_a_recursion(lanes, n)
+    expected = one_kernel.in_loop(lanes, recursion, False, in_line, xs)
+    start = {"a": a, "b": b}
+    assert_close(one_kernel.in_loop(lanes, recursion, False, start, xs), expected, 0.0)
+    assert_close(one_kernel.in_kernel(lanes, recursion, False, start, xs, interpret=True), expected, 1e-14)
 
 
 def test_what_is_the_same_in_all_lanes_is_given_once():
@@ -156,6 +170,14 @@ def test_a_gpu_is_given_a_kernel_for_each_level_and_no_loop(case):
     program = run.trace(chain, info._replace(H=None)).lower(lowering_platforms=("cuda",)).as_text()
     # 300 states in 60 lanes, 60 in 12, 12 in 3, 3 in one.
     assert program.count("xla.gpu.triton") == 4
+    assert "stablehlo.while" not in program
+
+
+def test_moments_take_a_gpu_one_kernel_more_for_each_level_below_the_last():
+    chain, info = build(Case(n=300))
+    run = jax.jit(lambda chain, seen: outputs(chain, seen._replace(H=info.H)))
+    program = run.trace(chain, info._replace(H=None)).lower(lowering_platforms=("cuda",)).as_text()
+    assert program.count("xla.gpu.triton") == 4 + 3
     assert "stablehlo.while" not in program
 
 

@@ -61,18 +61,6 @@ class Layout(NamedTuple):
             return one_function.walk(step, carry, lanes_of_scalars.by_step(xs), reverse)
         return self.algebra.walk(step, carry, xs, reverse)
 
-    def there_and_back(
-        self, ahead: Callable[..., Any], back: Callable[..., Any], carry: Any, after: Any, xs: Any
-    ) -> tuple[Any, Any, Any]:
-        """A walk by `ahead`, then one in reverse by `back`, which gets (x, what `ahead` kept there): the two ends, and
-        what `back` keeps.
-        """
-        if self.flat:
-            carry, kept = one_kernel.walk(self.lanes, ahead, carry, xs, False, True)
-        else:
-            carry, kept = self.walk(ahead, carry, xs)
-        return carry, *self.walk(back, after, (xs, kept), reverse=True)
-
     @property
     def batch(self) -> tuple[int, int]:
         """The trailing axes of a chunk."""

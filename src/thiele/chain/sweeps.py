@@ -17,6 +17,7 @@ from jaxtyping import Array
 from thiele.chain.lanes import Pieces, Problem, boundary_problem, filter_step, lay_out
 from thiele.chain.layouts import Layout
 from thiele.chain.matrices import dense
+from thiele.chain.one_kernel import there_and_back
 from thiele.chain.recursions import (
     Backward,
     Filter,
@@ -85,8 +86,7 @@ def _find_ends(chain: Chain, problem: Problem) -> Ends:
     def around(visit: Visit) -> tuple[Any, ...]:
         return visit.before.m, alg.fold(visit.before.P), visit.after.r, alg.fold(visit.after.N)
 
-    _, seen, _ = _visit_in_kernel(upper, *_find_ends(chain, upper), upper.piece(), around)
-    m, P, r, N = jax.tree.map(lambda x: x[0], seen)
+    _, (m, P, r, N), _ = _visit_in_kernel(upper, *_find_ends(chain, upper), upper.piece(), around, apart=True)
     p = alg.mul(alg.unfold(P), alg.transpose(H)) if problem.pieces.mix is None else None
     return Ends(Filter(m, P, p, jnp.zeros(1, dtype)), Backward(r, N))
 
@@ -139,11 +139,11 @@ def _visit(problem: Problem, head: Filter, after: Backward, piece: Pieces, emit:
 
 
 def _visit_in_kernel(
-    problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep
+    problem: Problem, head: Filter, after: Backward, piece: Pieces, at_one_step: AtOneStep, apart: bool = False
 ) -> tuple[Backward, Any, Filter]:
-    """`_visit` where two walks are two kernels."""
-    ahead, back = _keeping(problem), _emitting(problem, at_one_step)
-    last, after, found = problem.layout.there_and_back(ahead, back, head, after, problem.chunk(piece))
+    """`_visit` where both walks are one kernel; `apart`: what is found is for another to start from."""
+    walks = _keeping(problem), _emitting(problem, at_one_step)
+    last, after, found = there_and_back(problem.layout.lanes, *walks, apart, head, after, problem.chunk(piece))
     return after, found, last
 
 
