@@ -1,14 +1,14 @@
 """The floor of one training iteration: the operations that it cannot do without, at the rate of a large product.
 
-An iteration smooths twice (before and after the sites move) and takes the gradient of log Z, which is about half a
-smoother again. What is counted, in multiplications and additions:
+An iteration smooths once, for the sites and for the gradient of the energy, and takes the gradient of log Z, which is
+about half a smoother again. What is counted, in multiplications and additions:
 
 - full, for each datum: predictions A P Aᵀ with blocks of b rows cost 4 b d², an update by L outputs 4 L d², forward and
   as much backward: 8 (b + L) d²;
 - sparse, for each segment: 21 products of d x d matrices, 42 d³: 4 integrate the noise out, 6 filter, 4 go back, 7 make
   the covariance of (u, e); and for each datum W Σ Wᵀ and its share of the site, each entry of (u, e) bearing on one
   latent: 2 (2 d)² each;
-- for each datum 20 nodes of 10 operations, in the visit and in the energy.
+- for each datum 20 nodes of 10 operations.
 
 The rate is that of one product of large matrices in this process. Small products never reach it: the floor is what no
 program can beat, not what one can expect.
@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-SMOOTHERS = 2.5
-OF_NODES = 2 * 20 * 10
+SMOOTHERS = 1.5
+OF_NODES = 20 * 10
 SIDE, REPEATS = 1500, 5
 
 
@@ -44,7 +44,7 @@ def operations(sizes: Sizes) -> float:
     likelihood = n * OF_NODES
     if not m:
         return SMOOTHERS * n * 8.0 * (block + latents) * d**2 + likelihood
-    # To the data and back for the update of the sites, to the data once more for the energy.
+    # To the data and back for the update of the sites, and back once more for the gradient.
     data = n * 3.0 * 2.0 * (2.0 * d) ** 2
     return SMOOTHERS * (m + 1) * 42.0 * d**3 + data + likelihood
 

@@ -8,11 +8,11 @@ from tests.experiments.available import available
 
 
 def test_a_full_model_is_counted_datum_by_datum():
-    assert operations(Sizes(n=10, m=0, d=2, latents=1, block=2)) == pytest.approx(10 * (2.5 * 8 * 3 * 4 + 400))
+    assert operations(Sizes(n=10, m=0, d=2, latents=1, block=2)) == pytest.approx(10 * (1.5 * 8 * 3 * 4 + 200))
 
 
 def test_a_sparse_model_is_counted_segment_by_segment_and_datum_by_datum():
-    segments, data = 2.5 * 5 * 42 * 8, 10 * (3 * 2 * 16 + 400)
+    segments, data = 1.5 * 5 * 42 * 8, 10 * (3 * 2 * 16 + 200)
     assert operations(Sizes(n=10, m=4, d=2, latents=1, block=2)) == pytest.approx(segments + data)
 
 
