@@ -18,10 +18,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import thiele as th
-from thiele.bridges import absorb, bridges
+from thiele.bridges import bridges
 from thiele.chain.layouts import choose_layout
 from thiele.chain.matrices import dense
 from thiele.chain.sweeps import predictions
+from thiele.segments import absorb
 
 KERNEL = th.Matern52(variance=1.0, lengthscale=1.2)
 NOISE = 0.05
@@ -41,7 +42,7 @@ def filtered(fit: th.Fit, grid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     """Mean and variance of f on the grid from the inducing states to its left, and the filter's mean states."""
     sde = KERNEL.sde()
     at = bridges(KERNEL, jnp.asarray(INDUCING))
-    absorbed = absorb(at, fit.posterior.sites)
+    absorbed = absorb(at.steps, fit.posterior.sites)
     m, P, _, _ = predictions(absorbed.chain, absorbed.information, choose_layout(len(INDUCING), sde.dim, sde.dim, 1))
     here = np.searchsorted(INDUCING, grid, side="right") - 1
     move = sde.transition(jnp.asarray(INDUCING[here]), jnp.asarray(grid - INDUCING[here]))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from thiele.bridges import Bridges, absorb
+from thiele.bridges import Bridges
 from thiele.chain import Chain, posterior
 from thiele.chain.layouts import choose_layout
 from thiele.chain.sweeps import predictions
@@ -20,6 +20,7 @@ from thiele.likelihoods import AbstractLikelihood
 from thiele.rules.base import AbstractRule, Marginal, Site
 from thiele.rules.cavity import cavity
 from thiele.rules.latents import log_expected_power
+from thiele.segments import absorb
 from thiele.sequence import with_site
 from thiele.tied import Tied, Tile
 
@@ -46,7 +47,7 @@ def _with_tied_sites(
     rule: AbstractRule, likelihood: AbstractLikelihood, chain: Bridges, data: Tied, sites: Site
 ) -> Float[Array, ""]:
     d, M = chain.sde.dim, chain.z.shape[0]
-    absorbed = absorb(chain, sites)
+    absorbed = absorb(chain.steps, sites)
     m, P, _, _ = predictions(absorbed.chain, absorbed.information, choose_layout(M, d, d, lanes=1))
     # w of each segment from the sites before it: nothing but noise in the first.
     mean = jnp.pad(m.T, [(1, 0), (0, d)])

@@ -21,13 +21,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from thiele.bridges import Bridges, between, bridges, noise_of_sites, pair_moments, times
+from thiele.bridges import Bridges, bridges
 from thiele.chain import Chain, Information, Move, Noise, Tabulated, log_normaliser, outputs, posterior
 from thiele.chain.layouts import LARGEST_SCALAR_STATE
 from thiele.even import Polynomials, polynomials
 from thiele.kernels import AbstractKernel
 from thiele.mixtures import MixedMarginal, in_slots, seen_through
 from thiele.rules.cavity import Marginal, Site
+from thiele.segments import between, noise_of_sites, pair_moments, times
 from thiele.tables import as_array
 
 # Numbers of each of the arrays that are made of some segments at a time.

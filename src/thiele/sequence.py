@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thiele.bridges import Bridges, absorb
+from thiele.bridges import Bridges
 from thiele.chain.matrices import dense
 from thiele.chain.two_filters import backward_information
 from thiele.likelihoods import AbstractLikelihood
 from thiele.rules.base import AbstractLocalRule
 from thiele.rules.cavity import Marginal, Site
+from thiele.segments import absorb
 from thiele.tied import Tied, tile_sums
 
 
@@ -36,7 +37,7 @@ def sweep_in_sequence(
         )
     share = rule.step if step is None else step
     d = chain.sde.dim
-    absorbed = absorb(chain, sites)
+    absorbed = absorb(chain.steps, sites)
     later = backward_information(absorbed.chain, absorbed.information)
     # Segment m is followed by state m + 1; the last by nothing.
     J_later = jnp.pad(jnp.moveaxis(later.J, -1, 0), [(0, 1), (0, 0), (0, 0)])

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 from jax.dtypes import float0
 from jaxtyping import Array, Float
+
+from thiele.slopes import change, is_still, moving
 
 # `function(θ, group, carried)` is the group's share of the sum, and what is carried on to the next group.
 Share = Callable[[Any, Any, Any], tuple[Float[Array, ""], Any]]
@@ -48,19 +48,13 @@ def _(
     function: Share, primals: tuple[Any, Any, Any], tangents: tuple[Any, Any, Any]
 ) -> tuple[tuple[Array, Any], tuple[Array, Any]]:
     theta, groups, start = primals
-    changes, *others = (jax.tree.leaves(x, is_leaf=_is_zero) for x in tangents)
-    leaves, form = jax.tree.flatten(theta)
-    moving = [k for k, change in enumerate(changes) if not _is_zero(change)]
-    some = [leaves[k] for k in moving]
-    still = all(map(_is_zero, chain(*others)))
+    some, changes, whole = moving(theta, tangents[0])
+    still = all(map(is_still, jax.tree.leaves(tangents[1:], is_leaf=is_still)))
     if not still or sum(x.size for x in some) > MOST_ON_THE_WAY:
-        return jax.jvp(partial(total, function), primals, jax.tree.map(_written_out, tangents, is_leaf=_is_zero))
+        return jax.jvp(partial(total, function), primals, jax.tree.map(_written_out, tangents, is_leaf=is_still))
 
     def share(some: list[Array], group: Any, carried: Any) -> tuple[Array, Any]:
-        whole = list(leaves)
-        for k, leaf in zip(moving, some, strict=True):
-            whole[k] = leaf
-        return function(form.unflatten(whole), group, carried)
+        return function(whole(some), group, carried)
 
     def step(state: tuple[Array, list[Array], Any], group: Any) -> tuple[tuple[Array, list[Array], Any], None]:
         (own, carried), slope = jax.value_and_grad(share, has_aux=True)(some, group, state[2])
@@ -68,18 +62,13 @@ def _(
 
     none = jax.tree.map(jnp.zeros_like, some)
     (found, slopes, carried), _ = lax.scan(jax.checkpoint(step), (jnp.zeros(()), none, start), groups)
-    change = sum((jnp.sum(slope * changes[k]) for slope, k in zip(slopes, moving, strict=True)), jnp.zeros(()))
-    return (found, carried), (change, jax.tree.map(_no_change, carried))
+    return (found, carried), (change(slopes, changes), jax.tree.map(_no_change, carried))
 
 
-def _is_zero(x: Any) -> bool:
-    return isinstance(x, SymbolicZero)
-
-
-def _written_out(change: Any) -> Any:
-    if not _is_zero(change):
-        return change
-    return np.zeros(change.shape, change.dtype) if change.dtype == float0 else jnp.zeros(change.shape, change.dtype)
+def _written_out(tangent: Any) -> Any:
+    if not is_still(tangent):
+        return tangent
+    return (np if tangent.dtype == float0 else jnp).zeros(tangent.shape, tangent.dtype)
 
 
 def _no_change(x: Array) -> Any:

@@ -356,4 +356,9 @@ def _each(
     def one(y: Array, covariates: dict[str, Array], q: Marginal, left: Cavity | None, *along: Any) -> Any:
         return function(likelihood.at(**covariates), y, q, left, *along)
 
-    return jax.vmap(jax.vmap(one))(tile.y, tile.covariates, seen, without, *along)
+    # Row after row, not tile by tile: in loops over three axes the compiler is slow at what it does at each node.
+    count, width = tile.mask.shape
+    by_tile = tile.y, tile.covariates, seen, without, along
+    rows = jax.tree.map(lambda x: x.reshape(count * width, *x.shape[2:]), by_tile)
+    found = jax.vmap(lambda row: one(*row[:-1], *row[-1]))(rows)
+    return jax.tree.map(lambda x: x.reshape(count, width, *x.shape[1:]), found)

@@ -4,7 +4,7 @@ stay positive semidefinite in float32.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import jax.numpy as jnp
 from jax import lax
@@ -45,36 +45,28 @@ def log_normaliser(
 
 
 def posterior(
-    chain: Chain,
-    info: Information,
-    lanes: int | None = None,
-    form: Form | None = None,
-    *,
-    held: bool = False,
-    mapped: bool = False,
+    chain: Chain, info: Information, lanes: int | None = None, form: Form | None = None, *, mapped: bool = False
 ) -> tuple[Posterior, Float[Array, ""]]:
-    """The posterior at every state, and the log-normaliser. `held`: only the latter has a derivative, which keeps no
-    tape and costs no further pass. `mapped`: under `vmap` over shifts or centres all share their covariances.
+    """The posterior at every state, and the log-normaliser. `mapped`: under `vmap` over shifts or centres all share
+    their covariances.
     """
     if choose_form(chain, form, info) == "square_root":
-        return _held(square_root.posterior(chain, info), held)
+        return square_root.posterior(chain, info)
     if whole_states.applies(chain, info, lanes):
-        return whole_states.held_posterior(chain, info) if held else whole_states.posterior(chain, info, mapped)
-    found, log = smoothing.posterior(chain, info, lanes, mapped)
-    return (lax.stop_gradient(found), normaliser.log_normaliser(chain, info, lanes)) if held else (found, log)
+        return whole_states.posterior(chain, info, mapped)
+    return smoothing.posterior(chain, info, lanes, mapped)
 
 
 def outputs(
     chain: Chain, info: Information, lanes: int | None = None, form: Form | None = None, *, held: bool = False
 ) -> tuple[Outputs, Float[Array, ""]]:
-    """The marginals of the outputs f = H x at every state, and the log-normaliser; `held` as in `posterior`."""
+    """The marginals of the outputs f = H x at every state, and the log-normaliser. `held`: only the latter has a
+    derivative, which keeps no tape and costs no further pass.
+    """
     if choose_form(chain, form, info) == "square_root":
-        return _held(square_root.outputs(chain, info), held)
+        found, log = square_root.outputs(chain, info)
+        return (lax.stop_gradient(found), log) if held else (found, log)
     return (normaliser.held_outputs if held else smoothing.outputs)(chain, info, lanes)
-
-
-def _held(found: tuple[Any, Array], held: bool) -> tuple[Any, Array]:
-    return (lax.stop_gradient(found[0]), found[1]) if held else found
 
 
 def marginals(chain: Chain, info: Information, lanes: int | None = None, form: Form | None = None) -> Marginals:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from thiele.chain.lanes import Pieces, lay_out, log_normaliser_of
@@ -23,6 +22,7 @@ from thiele.chain.recursions import own_curvature, smoothed_output, with_next
 from thiele.chain.smoothing import Outputs, outputs_in, pack_outputs
 from thiele.chain.sweeps import Emit, Visit, sweep
 from thiele.chain.types import Chain, Information, Move, Noise, Static, emission_apart, with_emission
+from thiele.slopes import change, is_still
 
 
 def log_normaliser(chain: Chain, info: Information, lanes: int | None = None) -> Float[Array, ""]:
@@ -52,16 +52,11 @@ def _value_and_change(
     layout: Layout, H: Static | None, primals: Arguments, tangents: Arguments
 ) -> tuple[Gradient, Array]:
     chain, info = primals
-    moving = [not isinstance(t, SymbolicZero) for t in jax.tree.leaves(tangents[0].inputs)]
-    gradient = value_and_gradient(chain, with_emission(info, H), layout, inputs=any(moving))
-    pairs = zip(jax.tree.leaves(gradient.by_chain), jax.tree.leaves(tangents[0]._replace(inputs=())), strict=True)
-    by_inputs = zip(jax.tree.leaves(gradient.by_inputs), jax.tree.leaves(tangents[0].inputs), strict=False)
-    by_info = zip(jax.tree.leaves(gradient.by_info), jax.tree.leaves(tangents[1]), strict=True)
-    total = jnp.zeros_like(gradient.value)
-    for slope, tangent in (*pairs, *by_inputs, *by_info):
-        if not isinstance(tangent, SymbolicZero) and jnp.issubdtype(slope.dtype, jnp.inexact):
-            total = total + jnp.sum(slope * tangent)
-    return gradient, total
+    by_inputs = not all(map(is_still, jax.tree.leaves(tangents[0].inputs, is_leaf=is_still)))
+    gradient = value_and_gradient(chain, with_emission(info, H), layout, inputs=by_inputs)
+    slopes = gradient.by_chain._replace(inputs=gradient.by_inputs if by_inputs else ()), gradient.by_info
+    along = tangents if by_inputs else (tangents[0]._replace(inputs=()), tangents[1])
+    return gradient, change(slopes, along)
 
 
 def held_outputs(chain: Chain, info: Information, lanes: int | None = None) -> tuple[Outputs, Float[Array, ""]]:

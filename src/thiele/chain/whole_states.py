@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from thiele import one_function, small
 from thiele.chain.layouts import backend, choose_layout
 from thiele.chain.matrices import dense
 from thiele.chain.types import Chain, Information, Posterior, Tabulated
+from thiele.slopes import change
 
 # One function is plain loops, which up to this size are sooner done than the library's are asked for.
 LARGEST_IN_ONE_FUNCTION = 5
@@ -159,11 +159,6 @@ def posterior(chain: Chain, info: Information, mapped: bool = False) -> tuple[Po
     return _posterior(*rows_of(chain, info), mapped)
 
 
-def held_posterior(chain: Chain, info: Information) -> tuple[Posterior, Float[Array, ""]]:
-    """The posterior, held: only the log-normaliser beside it has a derivative, by the same pass."""
-    return _held_posterior(*rows_of(chain, info))
-
-
 def log_normaliser(chain: Chain, info: Information) -> Float[Array, ""]:
     """The log-normaliser, with a derivative that keeps no tape and can be differentiated again."""
     return _log_normaliser(*rows_of(chain, info))
@@ -188,35 +183,13 @@ def _log_normaliser(start: Start, rows: Rows) -> Array:
 
 
 @partial(_log_normaliser.defjvp, symbolic_zeros=True)
-def _log_normaliser_jvp(primals: Arguments, tangents: Arguments) -> tuple[Array, Array]:
-    log, _, change = _value_and_change(primals, tangents)
-    return log, change
+def _(primals: Arguments, tangents: Arguments) -> tuple[Array, Array]:
+    log, slopes = value_and_slopes(*primals)
+    return log, change(slopes, tangents)
 
 
-@jax.custom_jvp
-def _held_posterior(start: Start, rows: Rows) -> tuple[Posterior, Array]:
-    return _posterior(start, rows)
-
-
-@partial(_held_posterior.defjvp, symbolic_zeros=True)
-def _held_posterior_jvp(
-    primals: Arguments, tangents: Arguments
-) -> tuple[tuple[Posterior, Array], tuple[Posterior, Array]]:
-    log, found, change = _value_and_change(primals, tangents)
-    return (found, log), (jax.tree.map(jnp.zeros_like, found), change)
-
-
-def _value_and_change(primals: Arguments, tangents: Arguments) -> tuple[Array, Posterior, Array]:
-    log, found, slopes = value_and_slopes(*primals)
-    total = jnp.zeros_like(log)
-    for slope, tangent in zip(jax.tree.leaves(slopes), jax.tree.leaves(tangents), strict=True):
-        if not isinstance(tangent, SymbolicZero):
-            total = total + jnp.sum(slope * tangent)
-    return log, found, total
-
-
-def value_and_slopes(start: Start, rows: Rows) -> tuple[Array, Posterior, Arguments]:
-    """log Z, the posterior, and the gradient of log Z, by one forward and one backward recursion and no tape."""
+def value_and_slopes(start: Start, rows: Rows) -> tuple[Array, Arguments]:
+    """log Z and its gradient, by one forward and one backward recursion and no tape."""
     log, seen = forward(start, rows)
     first, after = backward(rows, seen)
     outer = lambda a, b: a[..., :, None] * b[..., None, :]  # noqa: E731
@@ -233,4 +206,4 @@ def value_and_slopes(start: Start, rows: Rows) -> tuple[Array, Posterior, Argume
         h=mean,
     )
     by_start = Start(first.r, 0.5 * (outer(first.r, first.r) - first.N))
-    return log, _put_together(seen, first, after), (by_start, by_rows)
+    return log, (by_start, by_rows)
