@@ -73,7 +73,7 @@ def row(task: str, kind: str, rule: str, found: dict[str, Any]) -> tuple[str, ..
     published, seconds = REFERENCES[task].seconds(kind, rule), found["seconds"]
     reference, ratio = ("", "") if published is None else (f"{published:g}", f"{published / seconds:.1f}")
     rest = f"{seconds / found['floor']:.0f}", f"{found['cpu']:.4f}", f"{found['compile']:.1f}", f"{found['peak']:.0f}"
-    return task, kind, rule, f"{seconds:.4f}", reference, ratio, *rest
+    return task, kind, rule, f"{seconds:.3g}", reference, ratio, *rest
 
 
 def main() -> None:

@@ -37,8 +37,8 @@ def projected(kernel, z, x):
     """W (n, L, 2d) and ν (n, L) at every time, with its segment."""
     at = bridges(kernel, z)
     segment = at.segment_of(x)
-    W, nu = at.project(segment, x[:, None])
-    return at, segment, W[:, 0], nu[:, 0]
+    found = at.project(segment, x[:, None])
+    return at, segment, found.W[:, 0], found.nu[:, 0]
 
 
 def with_segment(P, x_segment):

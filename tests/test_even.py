@@ -36,12 +36,12 @@ KERNELS = {
 STEPS = 2.0**-10, 0.125, 1.0
 
 
-def both(kernel, z, x, space=None):
+def both(kernel, z, x, space=None, terms=24):
     """W and ν by way of polynomials and without, at times between even ones."""
     given = None if space is None else jnp.asarray(space)[:, None]
-    plain, alike = bridges(kernel, jnp.asarray(z)), bridges(kernel, jnp.asarray(z), alike=True)
+    plain, alike = bridges(kernel, jnp.asarray(z)), bridges(kernel, jnp.asarray(z), alike=terms)
     segment, times = plain.segment_of(jnp.asarray(x)), jnp.asarray(x)[:, None]
-    return alike.project(segment, times, given, polynomials(x[:, None], z)), plain.project(segment, times, given)
+    return alike.project(segment, times, given, polynomials(x[:, None], z, terms)), plain.project(segment, times, given)
 
 
 def places(step):
@@ -54,9 +54,22 @@ def places(step):
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("name", KERNELS)
 def test_weights_are_those_of_the_kernel_to_rounding(name, step):
-    kernel, (z, x) = KERNELS[name](), places(step)
+    are_those_of_the_kernel(KERNELS[name](), step, 24)
+
+
+@pytest.mark.parametrize(("terms", "reach"), even.REACH.items())
+def test_so_many_terms_reach_so_far_and_a_little_farther(terms, reach):
+    kernel, (z, x) = th.Matern32(lengthscale=2.0 / reach) + th.Cosine(frequency=0.99 * reach), places(1.0)
+    assert even.terms_for(kernel, x, z) == terms
+    are_those_of_the_kernel(kernel, 1.0, terms)
+    # With room for what is learnt.
+    are_those_of_the_kernel(kernel + th.Cosine(frequency=(1.25 if terms == 64 else 1.8) * reach), 1.0, terms)
+
+
+def are_those_of_the_kernel(kernel, step, terms):
+    z, x = places(step)
     space = np.linspace(-1.0, 1.0, len(x))[:, None] if kernel.in_space else None
-    ours, truth = jax.jit(lambda kernel: both(kernel, z, x, space))(kernel)
+    ours, truth = jax.jit(lambda kernel: both(kernel, z, x, space, terms))(kernel)
     # In units of what each entry of (u, e) adds to f: its own deviation is one, or that of a state.
     scale = np.sqrt(np.concatenate([np.diagonal(kernel.sde().Pinf), np.ones(kernel.sde().dim)]))
     np.testing.assert_allclose(ours.W * scale, truth.W * scale, rtol=0.0, atol=1e-13 * np.max(scale))
@@ -71,11 +84,11 @@ def test_derivatives_are_those_of_the_weights(name):
     kernel, (z, x) = KERNELS[name](), places(0.5)
     vector, rng = unconstrain(kernel), np.random.default_rng(1)
     shapes = jax.eval_shape(lambda: both(kernel, z, x))[0]
-    along = [jnp.asarray(rng.normal(size=s.shape)) for s in shapes]
+    along = [jnp.asarray(rng.normal(size=s.shape)) for s in jax.tree.leaves(shapes)]
 
     def total(v, way):
         found = both(constrain(kernel, v), z, x)[way]
-        return sum(jnp.sum(a * b) for a, b in zip(along, found, strict=True))
+        return sum(jnp.sum(a * b) for a, b in zip(along, jax.tree.leaves(found), strict=True))
 
     ours, truth = (jax.jit(jax.grad(total), static_argnums=1)(vector, way) for way in (0, 1))
     np.testing.assert_allclose(ours, truth, rtol=1e-10)
@@ -90,26 +103,26 @@ def test_where_polynomials_do_not_do_every_weight_says_so(kernel):
     ours, truth = both(kernel, z, x)
     assert np.all(np.isnan(ours.W))
     assert np.all(np.isfinite(truth.W))
-    assert not even.applies(kernel, x, z)
+    assert even.terms_for(kernel, x, z) == 64
 
 
 def test_they_are_for_even_times_that_hold_all_data_between_them_and_a_process_that_stays_the_same(monkeypatch):
     z = np.linspace(1.0, 7.0, 40)
     x, kernel = np.linspace(1.0, 7.0, 90), th.Matern52(lengthscale=2.0)
-    assert even.applies(kernel, x, z)
-    assert not even.applies(kernel, x - 0.1, z)
-    assert not even.applies(kernel, x + 0.1, z)
-    assert not even.applies(kernel, x, np.append(z[:-2], z[-1]))
-    assert not even.applies(kernel, x, np.where(z == z[3], z + 1e-9, z))
-    assert not even.applies(th.Matern52(lengthscale=2.0) + th.Wiener(), x, z)
-    assert not even.applies(kernel, x[:0], z)
-    assert not even.applies(kernel, x[:1], z[:1])
+    assert even.terms_for(kernel, x, z) == 12
+    assert even.terms_for(kernel, x - 0.1, z) is None
+    assert even.terms_for(kernel, x + 0.1, z) is None
+    assert even.terms_for(kernel, x, np.append(z[:-2], z[-1])) is None
+    assert even.terms_for(kernel, x, np.where(z == z[3], z + 1e-9, z)) is None
+    assert even.terms_for(th.Matern52(lengthscale=2.0) + th.Wiener(), x, z) is None
+    assert even.terms_for(kernel, x[:0], z) is None
+    assert even.terms_for(kernel, x[:1], z[:1]) is None
     with jax.enable_x64(False):
-        assert not even.applies(kernel, x, z)
-    assert not even.applies(kernel, np.repeat(x, 3000), z)
+        assert even.terms_for(kernel, x, z) is None
+    assert even.terms_for(kernel, np.repeat(x, 6000), z) is None
     monkeypatch.undo()
-    assert not even.applies(kernel, x, z)
-    assert even.applies(kernel, np.repeat(x, 50), z)
+    assert even.terms_for(kernel, x, z) is None
+    assert even.terms_for(kernel, np.repeat(x, 50), z) == 12
 
 
 def counts(n=120):

@@ -38,6 +38,8 @@ ROOMS = (
     "quadrature",
     "likelihoods",
     "rules",
+    "projections",
+    "tiles",
     "segments",
     "bridges",
     "mixtures",

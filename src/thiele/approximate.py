@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from thiele.chain import Chain, posterior
 from thiele.energies import Data, converged_energy, information
+from thiele.even import terms_of
 from thiele.inference import Ascent, Inferred, begin_ascent, infer, initial_sites, mixed
 from thiele.likelihoods import AbstractLikelihood, Shifted
 from thiele.mixtures import Mixture, mixture
@@ -33,7 +34,7 @@ def setting(model: Any, data: Series | Tied | Grouped) -> Setting:
     """Put a model and its data together: a chain on their own times, or on the model's inducing times."""
     likelihood = Shifted(model.likelihood, model.mean.value, model.kernel.outputs_observed)
     if isinstance(data, Tied):
-        chain = induced(model.kernel, model.inducing.times, model.inducing.of, alike=data.even is not None)
+        chain = induced(model.kernel, model.inducing.times, model.inducing.of, alike=terms_of(data.even))
         return Setting(likelihood, chain, data.with_weights(chain))
     if isinstance(data, Grouped):
         chain = own_sites(model.kernel, model.inducing.times, data)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -18,45 +17,12 @@ from thiele.chain import sample
 from thiele.chain.matrices import dense
 from thiele.chain.square_root import semidefinite_root
 from thiele.kernels import AbstractKernel, Emission
+from thiele.projections import Projection
 from thiele.rules.cavity import Marginal, Site
 from thiele.sde import SDE
 from thiele.segments import Stacks, Steps
 from thiele.tables import as_array
 from thiele.weights import Weights, forward_substitution, owner, weights
-
-
-class Projection(NamedTuple):
-    """The latent values of some tiles as linear functions of their segments: f = W w + N(0, ν)."""
-
-    W: Float[Array, "tiles width L 2d"]
-    nu: Float[Array, "tiles width L"]
-
-    def marginals(self, of_segment: Marginal) -> Marginal:
-        """N(W μ, W Σ W' + ν) of every datum, (tiles, width, L) and (tiles, width, L, L)."""
-        mean = jnp.einsum("ktld,kd->ktl", self.W, of_segment.mean)
-        return Marginal(mean, projected_variance(self.W, of_segment.var) + self.spread())
-
-    def spread(self) -> Float[Array, "tiles width L L"]:
-        """ν as matrices."""
-        return jnp.einsum("ktl,lm->ktlm", self.nu, jnp.eye(self.nu.shape[-1], dtype=self.nu.dtype))
-
-
-@jax.custom_jvp
-def projected_variance(
-    W: Float[Array, "tiles width L 2d"], var: Float[Array, "tiles 2d 2d"]
-) -> Float[Array, "tiles width L L"]:
-    """W Σ W' of every datum."""
-    return jnp.einsum("ktld,ktmd->ktlm", W, jnp.einsum("ktle,ked->ktld", W, var))
-
-
-@projected_variance.defjvp
-def _(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
-    # Σ is symmetric: its product with W serves the value and the derivative in W.
-    (W, var), (dW, dvar) = primals, tangents
-    spread = jnp.einsum("ktle,ked->ktld", W, var)
-    half = jnp.einsum("ktld,ktmd->ktlm", dW, spread)
-    value = jnp.einsum("ktld,ktmd->ktlm", W, spread)
-    return value, half + jnp.swapaxes(half, -1, -2) + jnp.einsum("ktld,kde,ktme->ktlm", W, dvar, W)
 
 
 class Bridges(NamedTuple):
@@ -109,7 +75,7 @@ class Bridges(NamedTuple):
             found = even.interpolated(self.sde, self.table, known)
         if space is None:
             w = jnp.concatenate([w for part in (found.state, found.noise) for blocks in part for w in blocks], axis=-1)
-            return Projection(jnp.asarray(owner(self.sde), w.dtype) * w[:, :, None], found.nu)
+            return Projection(w, found.nu, tuple(np.argmax(owner(self.sde), axis=0).tolist()))
         return _mixed(self.sde, found, self.kernel.emissions(x, space))
 
     def prior(self) -> Marginal:
@@ -148,7 +114,8 @@ class Bridges(NamedTuple):
 
 def _mixed(sde: SDE, found: Weights, emissions: tuple[Emission, ...]) -> Projection:
     """W and ν of latent functions that mix the functions of time: w ⊗ (their weights in time)."""
-    columns: list[list[Array]] = [[], []]  # of the state, of the noise: (tiles, width, L, size) for each stack
+    columns: list[list[Array]] = [[], []]  # of the state, of the noise: (tiles, width, size) for each stack
+    owners: list[list[int]] = [[], []]
     nu = [emission.rest for emission in emissions]
     latent, used = 0, 0
     for i, output in enumerate(sde.outputs):
@@ -157,16 +124,19 @@ def _mixed(sde: SDE, found: Weights, emissions: tuple[Emission, ...]) -> Project
         w = emissions[latent].w[..., used : used + output.copies]
         used += output.copies
         nu[latent] = nu[latent] + jnp.sum(w**2, axis=-1) * found.nu[..., i]
-        mine = jnp.asarray(np.eye(len(emissions))[latent], w.dtype)[:, None]
-        for side, blocks in zip(columns, (found.state[i], found.noise[i]), strict=True):
+        for side, blocks in enumerate((found.state[i], found.noise[i])):
             for in_time in blocks:
                 both = (w[..., None] * in_time[..., None, :]).reshape(*in_time.shape[:2], -1)
-                side.append(mine * both[..., None, :])
-    return Projection(jnp.concatenate([*columns[0], *columns[1]], axis=-1), jnp.stack(nu, axis=-1))
+                columns[side].append(both)
+                owners[side] += [latent] * both.shape[-1]
+    both = jnp.concatenate([*columns[0], *columns[1]], axis=-1)
+    return Projection(both, jnp.stack(nu, axis=-1), (*owners[0], *owners[1]))
 
 
-def bridges(kernel: AbstractKernel, z: Float[Array, " M"], *, alike: bool = False) -> Bridges:
-    """The segments between, before and after sorted times; `alike`: as `thiele.even` takes them."""
+def bridges(kernel: AbstractKernel, z: Float[Array, " M"], *, alike: int | None = None) -> Bridges:
+    """The segments between, before and after sorted times; `alike`: as `thiele.even` takes them, with so
+    many terms.
+    """
     sde = kernel.sde()
     first = sde.covariance(z[:1])
     inside = z.shape[0] - 1
@@ -179,5 +149,5 @@ def bridges(kernel: AbstractKernel, z: Float[Array, " M"], *, alike: bool = Fals
         step, root = (jnp.broadcast_to(x, (*x.shape[:-1], inside)) for x in (as_array(forward), roots[..., 1:]))
         A.append(jnp.concatenate([nothing, step, nothing], axis=-1))
         L.append(jnp.concatenate([roots[..., :1], root, nothing], axis=-1))
-    table = even.table(sde, (z[-1] - z[0]) / inside, tuple(stack[..., 1] for stack in L)) if alike else None
+    table = even.table(sde, (z[-1] - z[0]) / inside, tuple(stack[..., 1] for stack in L), alike) if alike else None
     return Bridges(kernel, sde, z, tuple(A), tuple(L), table)

@@ -12,6 +12,9 @@ same polynomials in p and q.
 
 from __future__ import annotations
 
+from functools import cache
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,38 +28,33 @@ from thiele.sde import SDE
 from thiele.tables import as_array
 from thiele.weights import Weights, by_output, inside, owner
 
-TERMS = 24
-# What they are enough for: the length of a segment times the rates λ of exp(−λ t), or the frequencies, of a kernel.
-REACH = 6.0
+# So many terms, and what they are enough for: the length of a segment times the rates λ of exp(−λ t), or the
+# frequencies, of a kernel. Who learns needs room: up to 24 terms do for twice as much and more, 64 for a quarter more.
+REACH = {12: 0.4, 16: 1.0, 24: 6.0, 64: 50.0}
 # The most that any of the terms left out may be, in units of the prior deviation of what it adds to.
 ROUNDING = 1e-13
-# Of fewer, weights are as soon found one by one; of more, polynomials would be most of what is in memory.
-LEAST_DATA, MOST_DATA = 2**12, 2**18
-_NODES = chebyshev.chebpts1(2 * TERMS)
-# From values at the nodes to coefficients.
-_TRANSFORM = np.linalg.inv(chebyshev.chebvander(_NODES, 2 * TERMS - 1))
-# From the first 2 m + 1 coefficients, m the last degree of `TERMS`, to those of p and of q.
-_LAST = TERMS - 1
-_FOLDED = np.eye(TERMS, 2 * TERMS) - np.pad(np.eye(_LAST)[::-1], ((0, 1), (TERMS, 1)))
-_FACTOR = np.pad(2.0 * np.eye(_LAST), ((1, 0), (TERMS, 1)))
+# Of fewer data, weights are as soon found one by one; of more numbers, polynomials would be most of what is in memory.
+LEAST_DATA, MOST_NUMBERS = 2**12, 24 * 2**18
 
 Polynomials = Float[Array, "*data terms"]
 Table = Float[Array, "terms 2d+2outputs"]
 
 
-def applies(kernel: AbstractKernel, time: Float[np.ndarray, " n"], z: Float[np.ndarray, " M"]) -> bool:
-    """Whether times z are even, but for their rounding, all sorted times between them, neither few nor too many, and
-    polynomials enough for the rates and frequencies of the kernel as it is. In double precision: a float32 is not
-    worth it.
+def terms_for(kernel: AbstractKernel, time: Float[np.ndarray, " n"], z: Float[np.ndarray, " M"]) -> int | None:
+    """How many terms do for the kernel as it is, where weights may go by polynomials: times z are even, but for their
+    rounding, and all sorted times between them, neither few nor too many. In double precision: a float32 is not worth
+    it.
     """
-    if len(z) < 2 or not LEAST_DATA <= len(time) <= MOST_DATA or time[0] < z[0] or time[-1] > z[-1]:
-        return False
+    if len(z) < 2 or len(time) < LEAST_DATA or time[0] < z[0] or time[-1] > z[-1]:
+        return None
     if np.ptp(np.diff(z)) > 8.0 * np.finfo(np.float64).eps * np.max(np.abs(z)):
-        return False
+        return None
     if jnp.result_type(float) != jnp.float64 or not kernel.sde().stationary:
-        return False
+        return None
     rates = np.abs(np.linalg.eigvals(np.asarray(_drift(kernel))))
-    return float(np.max(rates)) * (z[-1] - z[0]) <= REACH * (len(z) - 1)
+    needed = float(np.max(rates)) * (z[-1] - z[0]) / (len(z) - 1)
+    enough = (terms for terms, reach in REACH.items() if needed <= reach and terms * len(time) <= MOST_NUMBERS)
+    return next(enough, None)
 
 
 @compiled
@@ -64,30 +62,59 @@ def _drift(kernel: AbstractKernel) -> Float[Array, "d d"]:
     return kernel.sde().F
 
 
-def polynomials(time: Float[np.ndarray, "*data"], z: Float[np.ndarray, " M"]) -> Polynomials:
+def terms_of(known: Polynomials | None) -> int | None:
+    """How many terms weights have, where they go by way of polynomials."""
+    return None if known is None else known.shape[-1]
+
+
+class _Transform(NamedTuple):
+    """Places in a segment; from values there to coefficients; from those of ν, of twice the last degree at the most, to
+    those of p and q.
+    """
+
+    share: Float[np.ndarray, " nodes"]
+    coefficients: Float[np.ndarray, "nodes nodes"]
+    folded: Float[np.ndarray, "terms nodes"]
+    factor: Float[np.ndarray, "terms nodes"]
+
+
+@cache
+def _transform(terms: int) -> _Transform:
+    nodes = chebyshev.chebpts1(2 * terms)
+    last = terms - 1
+    return _Transform(
+        0.5 + 0.5 * nodes,
+        np.linalg.inv(chebyshev.chebvander(nodes, 2 * terms - 1)),
+        np.eye(terms, 2 * terms) - np.pad(np.eye(last)[::-1], ((0, 1), (terms, 1))),
+        np.pad(2.0 * np.eye(last), ((1, 0), (terms, 1))),
+    )
+
+
+def polynomials(time: Float[np.ndarray, "*data"], z: Float[np.ndarray, " M"], terms: int) -> Polynomials:
     """T_0, T_1, … at the places of times between even ones."""
     # One at the last inducing time, after which there is no segment, sees that state as those at the others do.
     before = z[np.searchsorted(z, time, side="right") - 1]
     place = np.clip((time - before) * ((len(z) - 1) / (z[-1] - z[0])), 0.0, 1.0)
-    return jnp.asarray(chebyshev.chebvander(2.0 * place - 1.0, _LAST))
+    return jnp.asarray(chebyshev.chebvander(2.0 * place - 1.0, terms - 1))
 
 
-def table(sde: SDE, step: Float[Array, ""], L: Blocks) -> Table:
+def table(sde: SDE, step: Float[Array, ""], L: Blocks, terms: int) -> Table:
     """The coefficients of W, p and q in a segment of this length, with a root L of its noise; NaN where they do not
     do.
     """
-    *of_w, nu = inside(sde, step, L, 0.5 + 0.5 * _NODES)
+    at = _transform(terms)
+    *of_w, nu = inside(sde, step, L, at.share)
     values = jnp.concatenate(jax.tree.leaves(of_w), axis=-1), nu
-    in_w, in_nu = (jnp.asarray(_TRANSFORM, step.dtype) @ x[0] for x in values)
-    found = jnp.concatenate([in_w[:TERMS], _FOLDED @ in_nu, _FACTOR @ in_nu], axis=-1)
-    return jnp.where(_negligible(sde.once(), in_w[TERMS:], in_nu[-1]), found, jnp.nan)
+    in_w, in_nu = (jnp.asarray(at.coefficients, step.dtype) @ x[0] for x in values)
+    found = jnp.concatenate([in_w[:terms], at.folded @ in_nu, at.factor @ in_nu], axis=-1)
+    return jnp.where(_negligible(sde.once(), in_w[terms:], in_nu[-1]), found, jnp.nan)
 
 
 def interpolated(sde: SDE, table: Table, at: Polynomials) -> Weights:
     """W and ν of tiles of data."""
     once = sde.once()
     sizes = [block.count * block.dim for block in once.blocks]
-    found = (at.reshape(-1, TERMS) @ table).reshape(*at.shape[:2], -1)
+    found = (at.reshape(-1, at.shape[-1]) @ table).reshape(*at.shape[:2], -1)
     *parts, p, q = jnp.split(found, np.cumsum([*sizes, *sizes, len(once.outputs)]), axis=-1)
     state, noise = (by_output(once, some) for some in (parts[: len(sizes)], parts[len(sizes) :]))
     return Weights(state, noise, jnp.maximum(p + at[..., -1:] * q, 0.0))

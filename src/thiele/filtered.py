@@ -22,7 +22,8 @@ from thiele.rules.cavity import cavity
 from thiele.rules.latents import log_expected_power
 from thiele.segments import absorb
 from thiele.sequence import with_site
-from thiele.tied import Tied, Tile
+from thiele.tied import Tied
+from thiele.tiles import Cut, Tile
 
 
 def filter_energy(
@@ -54,10 +55,10 @@ def _with_tied_sites(
     var = jnp.pad(jnp.moveaxis(P, -1, 0), [(1, 0), (0, d), (0, d)]).at[:, d:, d:].set(jnp.eye(d, dtype=m.dtype))
     seen = jnp.cumsum(data.mask)
 
-    def add(total: Array, place: tuple[Array, Array, Array]) -> tuple[Array, None]:
-        tile = data.tiles(chain, *place)
+    def add(total: Array, place: Cut) -> tuple[Array, None]:
+        tile = data.tiles(chain, place)
         projection = chain.project(tile.segment, tile.time, tile.space)
-        index = jnp.minimum(place[1][:, None] + jnp.arange(data.width), data.time.shape[0] - 1)
+        index = jnp.minimum(place.start[:, None] + jnp.arange(data.width), data.time.shape[0] - 1)
         first = jnp.searchsorted(data.time, jnp.concatenate([chain.z[:1] - jnp.inf, chain.z]), side="left")
         before = seen[index] - data.mask[index] - jnp.where(first > 0, seen[first - 1], 0)[tile.segment][:, None]
         share = before / data.tied[tile.segment].clip(1.0)[:, None]
@@ -76,4 +77,4 @@ def _with_tied_sites(
         found = jax.vmap(one)(tile, projection.W, projection.nu, q, own, share)
         return total + jnp.sum(jnp.where(tile.mask, found, 0.0)), None
 
-    return lax.scan(add, jnp.zeros(()), (data.segment, data.start, data.length))[0]
+    return lax.scan(add, jnp.zeros(()), Cut(data.segment, data.start, data.length))[0]

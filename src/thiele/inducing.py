@@ -11,16 +11,14 @@ from jaxtyping import Array, Float, Int
 from thiele.kernels import AbstractKernel
 from thiele.own_sites import Grouped, group, pays
 from thiele.parameters import Parametric, fixed, increasing, param, unconstrain
-from thiele.runs import rows_of
 from thiele.series import DAY, Clock, Series
 from thiele.tied import Tied
+from thiele.tiles import data_rows, sums_of
 
 # So many data are in memory at once, with their weights and quadrature nodes, where nothing is known of these; and so
 # many numbers of weights, which should stay in the cache, where they are. One group of all data is visited soonest.
 DATA_AT_ONCE, MOST_AT_ONCE = 2048, 16_384
 WEIGHTS_AT_ONCE = 2**18
-# Of so many tiles in a segment a sum is a sum of rows that are looked up.
-MOST_TILES = 8
 # What a tile costs beside its data, in data: the moments of its segment and its share of the site.
 COST_OF_A_TILE = 2
 
@@ -161,19 +159,21 @@ def tie(
     # Of segments that hold data only: an empty one would begin where another does, or beyond the last row.
     tied, holds = np.zeros(len(inside)), inside > 0
     tied[holds] = np.add.reduceat(series.observed, edges[:-1][holds], dtype=np.int64)
+    in_groups = {"segment": cut(segment, len(inside) - 1), "start": cut(start, 0), "length": cut(length, 0)}
+    # Where times move, so does what a table of places would say.
+    still = not (moving or whole)
     return Tied(
         time=time,
         y=series.y,
         mask=series.observed,
         covariates=series.covariates,
         space=series.space,
-        segment=cut(segment, len(inside) - 1),
-        start=cut(start, 0),
-        length=cut(length, 0),
+        **in_groups,
         tied=tied,
         scale=np.ones(()),
         width=width,
-        tiles_of=rows_of(segment, len(inside)) if groups == 1 and not moving and np.max(tiles) <= MOST_TILES else None,
+        sums=sums_of(in_groups["segment"], in_groups["length"], len(inside)) if still else None,
+        rows=data_rows(in_groups["length"], width) if still else None,
     )
 
 

@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, Int
 from thiele.bridges import Bridges, bridges
 from thiele.chain import Chain, Information, Move, Noise, Tabulated, log_normaliser, outputs, posterior
 from thiele.chain.layouts import LARGEST_SCALAR_STATE
-from thiele.even import Polynomials, polynomials
+from thiele.even import Polynomials, polynomials, terms_of
 from thiele.kernels import AbstractKernel
 from thiele.mixtures import MixedMarginal, in_slots, seen_through
 from thiele.rules.cavity import Marginal, Site
@@ -50,9 +50,9 @@ class Grouped(NamedTuple):
     slot: Int[Array, " n"]
     even: Polynomials | None = None
 
-    def evenly(self, z: Float[np.ndarray, " M"]) -> Grouped:
+    def evenly(self, z: Float[np.ndarray, " M"], terms: int) -> Grouped:
         """The same, with weights by way of polynomials (`thiele.even`)."""
-        return self._replace(even=polynomials(np.asarray(self.time)[self.row], z))
+        return self._replace(even=polynomials(np.asarray(self.time)[self.row], z, terms))
 
 
 def pays(kernel: AbstractKernel, most: int) -> bool:
@@ -172,13 +172,15 @@ class OwnSites(NamedTuple):
 
 def own_sites(kernel: AbstractKernel, z: Float[Array, " M"], data: Grouped) -> OwnSites:
     """The chain of a kernel on inducing times, and the weights of all data."""
-    at = bridges(kernel, z, alike=data.even is not None)
+    at = bridges(kernel, z, alike=terms_of(data.even))
     segment = jnp.arange(at.segments)
     # A slot that holds no datum must still lie in its segment.
     x = jnp.where(data.taken, data.time[data.row], at.inside(segment)[:, None])
     if data.even is not None:
-        return OwnSites(at, *at.project(segment, x, None, data.even), data)
-    return OwnSites(at, *_in_groups(lambda x: tuple(at.project(*x)), (segment, x), at.dim * x.shape[1]), data)
+        found = at.project(segment, x, None, data.even)
+    else:
+        found = _in_groups(lambda x: at.project(*x), (segment, x), at.dim * x.shape[1])
+    return OwnSites(at, found.W, found.nu, data)
 
 
 def _in_groups(function: Callable[[Any], Any], along: Any, numbers: int) -> Any:

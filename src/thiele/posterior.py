@@ -131,9 +131,11 @@ class InducedPosterior(eqx.Module):
 
 
 def induced(
-    kernel: AbstractKernel, z: Float[Array, " M"], of: Literal["states", "values"], *, alike: bool = False
+    kernel: AbstractKernel, z: Float[Array, " M"], of: Literal["states", "values"], *, alike: int | None = None
 ) -> Induced:
-    """Inducing states or values at sorted times; `alike`: the segments, as `thiele.even` takes them."""
+    """Inducing states or values at sorted times; `alike`: the segments, as `thiele.even` takes them, with
+    so many terms.
+    """
     return bridges(kernel, z, alike=alike) if of == "states" else values(kernel, z)
 
 

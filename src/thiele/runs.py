@@ -28,7 +28,8 @@ def added(
     x: Float[Array, "rows *k"], owner: Int[Array, " rows"], row: Int[Array, "owners most"]
 ) -> Float[Array, "owners *k"]:
     """The sum of the rows of each owner, from `rows_of` them. A row of no owner's is left out, and has to be zero."""
-    return jnp.sum(x.at[row].get(mode="fill", fill_value=0.0), axis=1)
+    x = jnp.asarray(x)
+    return sum(x.at[column].get(mode="fill", fill_value=0.0) for column in row.T)  # pyright: ignore[reportReturnType]
 
 
 @added.defjvp

@@ -45,7 +45,8 @@ def evenly(model: Any, data: Series | Tied | Grouped) -> Series | Tied | Grouped
     if isinstance(data, Series) or model.inducing.of != "states":
         return data
     z = np.asarray(model.inducing.times)
-    return data.evenly(z) if even.applies(model.kernel, np.asarray(data.time), z) else data
+    terms = even.terms_for(model.kernel, np.asarray(data.time), z)
+    return data if terms is None else data.evenly(z, terms)
 
 
 class Search:

@@ -19,6 +19,7 @@ from thiele.rules.base import AbstractLocalRule
 from thiele.rules.cavity import Marginal, Site
 from thiele.segments import absorb
 from thiele.tied import Tied, tile_sums
+from thiele.tiles import Cut
 
 
 def sweep_in_sequence(
@@ -43,7 +44,7 @@ def sweep_in_sequence(
     J_later = jnp.pad(jnp.moveaxis(later.J, -1, 0), [(0, 1), (0, 0), (0, 0)])
     h_later = jnp.pad(later.h.T, [(0, 1), (0, 0)])
     to_next = jnp.moveaxis(jnp.concatenate([dense(chain.A), dense(chain.L)], axis=1), -1, 0)
-    tiles = data.tiles(chain, data.segment[0], data.start[0], data.length[0])
+    tiles = data.tiles(chain, Cut(data.segment[0], data.start[0], data.length[0]))
 
     def advance(before: Marginal, row: tuple) -> tuple[Marginal, Site]:
         B, J_after, h_after, tile, site, tied = row

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -19,32 +19,20 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from thiele.bridges import Bridges, Projection
+from thiele.bridges import Bridges
 from thiele.energies import LOCAL, Visit
 from thiele.even import Polynomials, polynomials
 from thiele.likelihoods import AbstractLikelihood
+from thiele.projections import Projection
 from thiele.rules import CVI
 from thiele.rules.base import AbstractLocalRule, AbstractRule
 from thiele.rules.cavity import Cavity, Left, Marginal, Site, cavity, through_noise
 from thiele.rules.latents import log_expected_power, log_prob
-from thiele.runs import added
 from thiele.sums import total, total_with_slopes
+from thiele.tiles import Cut, Rows, Sums, Tile, add_by_segment, by_place, by_row
 from thiele.values import Values
 
 Induced = Bridges | Values
-# Segments, first rows and lengths of tiles, and polynomials at their data.
-Cut = tuple[Array, Array, Array, Polynomials | None]
-
-
-class Tile(NamedTuple):
-    """Some data of one segment; a group of tiles has a leading axis."""
-
-    segment: Int[Array, ""]
-    time: Float[Array, " width"]
-    y: Float[Array, " width *k"]
-    mask: Bool[Array, " width"]
-    covariates: dict[str, Float[Array, " width"]]
-    space: Float[Array, "width D"] | None = None
 
 
 class Tied(eqx.Module):
@@ -68,8 +56,10 @@ class Tied(eqx.Module):
     scale: Float[Array, ""]
     """What a sum over these tiles is multiplied by: above 1 where they are a sample of all."""
     width: int = eqx.field(static=True)
-    tiles_of: Int[Array, "S most"] | None = None
-    """The tiles of each segment, where they are one group and no segment has many."""
+    sums: Sums | None = None
+    """The tiles of each segment, where none has many."""
+    rows: Rows | None = None
+    """Where the data are, if many places of tiles are empty."""
     even: Polynomials | None = None
     """Those at the data of all groups, (groups, tiles, width, terms), where weights go by them."""
     seen: tuple[Tile, Projection] | None = None
@@ -79,12 +69,12 @@ class Tied(eqx.Module):
         """The same, with the weights that all who visit the data need, if one group holds them all."""
         if self.segment.shape[0] > 1:
             return self
-        return dataclasses.replace(self, seen=self._group(chain, *jax.tree.map(lambda x: x[0], self._cut)))
+        return dataclasses.replace(self, seen=self._group(chain, jax.tree.map(lambda x: x[0], self._cut)))
 
-    def evenly(self, z: Float[np.ndarray, " M"]) -> Tied:
+    def evenly(self, z: Float[np.ndarray, " M"], terms: int) -> Tied:
         """The same, with weights by way of polynomials (`thiele.even`)."""
         index = np.minimum(np.asarray(self.start)[..., None] + np.arange(self.width), self.time.shape[0] - 1)
-        return dataclasses.replace(self, even=polynomials(np.asarray(self.time)[index], z))
+        return dataclasses.replace(self, even=polynomials(np.asarray(self.time)[index], z, terms))
 
     def batch(self, rng: np.random.Generator, size: int) -> Tied:
         """A sample of tiles with about `size` data; sums over it are scaled, so that they are right on average."""
@@ -95,7 +85,8 @@ class Tied(eqx.Module):
         cut = {"segment": segment, "start": start, "length": length}
         picked = {name: x[chosen][None] for name, x in cut.items()}
         even = None if self.even is None else self.even.reshape(-1, *self.even.shape[2:])[chosen][None]
-        return dataclasses.replace(self, **picked, even=even, scale=np.asarray(len(full) / count), tiles_of=None)
+        scale = np.asarray(len(full) / count)
+        return dataclasses.replace(self, **picked, even=even, scale=scale, sums=None, rows=None)
 
     def stationary(self, rule: AbstractRule) -> bool:
         """The ELBO is, at its optimum. Tied power EP averages natural parameters, and its energy is only nearly so."""
@@ -148,7 +139,7 @@ class Tied(eqx.Module):
             likelihood, *of_segments = seen
             terms, found, changed = tile_sums(rule, likelihood, tile, projection, *_of_segments(tile, *of_segments))
             size, target, repaired = carried
-            target = jax.tree.map(partial(self._add, tile.segment), target, found)
+            target = jax.tree.map(partial(add_by_segment, tile), target, found)
             return jnp.sum(terms), (size + jnp.sum(jnp.abs(terms)), target, repaired + changed)
 
         none = jnp.zeros(()), jax.tree.map(jnp.zeros_like, sites), jnp.array(0)
@@ -181,7 +172,7 @@ class Tied(eqx.Module):
             return log_expected_power(model, y, without.mean, without.var + nu, 1.0, rule.quadrature)
 
         def group(place: Cut) -> Array:
-            tile, projection = self._group(chain, *place)
+            tile, projection = self._group(chain, place)
             return _each(one, likelihood, tile, projection, *_of_segments(tile, marginals, left), projection.spread())
 
         found = lax.map(group, self._cut)
@@ -262,35 +253,30 @@ class Tied(eqx.Module):
 
         def of_cut(theta: tuple[Tied, Induced, Any], cut: Cut, carried: Any) -> tuple[Array, Any]:
             data, chain, seen = theta
-            return share(seen, *data._group(chain, *cut), carried)
+            return share(seen, *data._group(chain, cut), carried)
 
         return (total_with_slopes if held else total)(
             of_cut, (self, chain.for_weights(self.even is not None), seen), self._cut, start
         )
 
-    def _add(self, segment: Int[Array, " tiles"], total: Array, found: Array) -> Array:
-        """What some tiles found, added to what their segments have."""
-        return total.at[segment].add(found) if self.tiles_of is None else total + added(found, segment, self.tiles_of)
-
     @property
     def _cut(self) -> Cut:
-        return self.segment, self.start, self.length, self.even
+        return Cut(self.segment, self.start, self.length, self.even, self.sums, self.rows)
 
-    def _group(
-        self, chain: Induced, segment: Array, start: Array, length: Array, known: Polynomials | None
-    ) -> tuple[Tile, Projection]:
-        tile = self.tiles(chain, segment, start, length)
-        return tile, chain.project(tile.segment, tile.time, tile.space, known)
+    def _group(self, chain: Induced, cut: Cut) -> tuple[Tile, Projection]:
+        tile = self.tiles(chain, cut)
+        return tile, chain.project(tile.segment, tile.time, tile.space, cut.even)
 
-    def tiles(self, chain: Induced, segment: Array, start: Array, length: Array) -> Tile:
+    def tiles(self, chain: Induced, cut: Cut) -> Tile:
         """The data of a group of tiles."""
-        place = jnp.arange(self.width, dtype=start.dtype)
-        index = jnp.minimum(start[:, None] + place, self.time.shape[0] - 1)
-        mask = (place < length[:, None]) & self.mask[index]
+        place = jnp.arange(self.width, dtype=cut.start.dtype)
+        index = jnp.minimum(cut.start[:, None] + place, self.time.shape[0] - 1)
+        mask = (place < cut.length[:, None]) & self.mask[index]
         # A place that holds no datum must still lie in its segment.
-        time = jnp.where(mask, self.time[index], chain.inside(segment)[:, None])
+        time = jnp.where(mask, self.time[index], chain.inside(cut.segment)[:, None])
         extra = {name: x[index] for name, x in self.covariates.items()}
-        return Tile(segment, time, self.y[index], mask, extra, None if self.space is None else self.space[index])
+        space = None if self.space is None else self.space[index]
+        return Tile(cut.segment, time, self.y[index], mask, extra, space, cut.sums, cut.rows)
 
 
 def tile_sums(
@@ -318,9 +304,7 @@ def tile_sums(
     used = tile.mask & usable
     shift = jnp.where(used[..., None], shift, 0.0)
     precision = jnp.where(used[..., None, None], precision, 0.0)
-    W = projection.W
-    h = jnp.einsum("ktld,ktl->kd", W, shift)
-    J = jnp.einsum("ktld,ktle->kde", W, jnp.einsum("ktlm,ktme->ktle", precision, W))
+    h, J = projection.gathered(Site(shift, precision))
     # A datum whose new site cannot be used keeps its share of the old one.
     stays = jnp.sum(tile.mask & ~usable, axis=-1) / left.tied
     h, J = h + stays[:, None] * old.shift, J + stays[:, None, None] * old.precision
@@ -356,9 +340,5 @@ def _each(
     def one(y: Array, covariates: dict[str, Array], q: Marginal, left: Cavity | None, *along: Any) -> Any:
         return function(likelihood.at(**covariates), y, q, left, *along)
 
-    # Row after row, not tile by tile: in loops over three axes the compiler is slow at what it does at each node.
-    count, width = tile.mask.shape
-    by_tile = tile.y, tile.covariates, seen, without, along
-    rows = jax.tree.map(lambda x: x.reshape(count * width, *x.shape[2:]), by_tile)
-    found = jax.vmap(lambda row: one(*row[:-1], *row[-1]))(rows)
-    return jax.tree.map(lambda x: x.reshape(count, width, *x.shape[1:]), found)
+    rows = by_row(tile, (tile.y, tile.covariates, seen, without, along))
+    return by_place(tile, jax.vmap(lambda row: one(*row[:-1], *row[-1]))(rows))

@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from thiele.bridges import Projection
 from thiele.kernels import AbstractKernel, SpaceTime
+from thiele.projections import Projection
 from thiele.rules.cavity import Marginal, Site
 
 # Relative to the prior variance, on the diagonal of K: a smooth kernel makes it singular to rounding.
@@ -73,9 +74,9 @@ class Values(NamedTuple):
         rows = jax.vmap(lambda L, k: jax.scipy.linalg.solve_triangular(L, k.T, lower=True))(self.L, cross)
         prior = _by_latent(self.kernel, at, at)
         nu = jnp.maximum(prior - jnp.sum(rows**2, axis=1), 0.0)
-        apart = jnp.einsum("lmn,lk->nlkm", rows, jnp.eye(latents, dtype=rows.dtype))
-        W = apart.reshape(*x.shape, latents, self.dim)
-        return Projection(W, jnp.moveaxis(nu.reshape(latents, *x.shape), 0, -1))
+        w = jnp.moveaxis(rows, -1, 0).reshape(*x.shape, self.dim)
+        of = tuple(np.repeat(np.arange(latents), rows.shape[1]).tolist())
+        return Projection(w, jnp.moveaxis(nu.reshape(latents, *x.shape), 0, -1), of)
 
     def prior(self) -> Marginal:
         """w is white."""

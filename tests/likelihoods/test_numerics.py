@@ -8,7 +8,15 @@ from scipy import special
 
 from tests.likelihoods.registry import LIKELIHOODS, jit, long, moments
 from thiele import likelihoods as th
-from thiele.likelihoods.special import capped_exp, log_ndtr, log_sigmoid, log_softplus, softplus
+from thiele.likelihoods.special import (
+    capped_exp,
+    log_ndtr,
+    log_one_plus,
+    log_sigmoid,
+    log_softplus,
+    softplus,
+    softplus_and_slope,
+)
 from thiele.parameters import constrain, fixed, parameters, unconstrain
 
 EXTREMES = np.array([-1e3, -700.0, -100.0, -30.0, 0.0, 30.0, 100.0, 700.0, 1e3])
@@ -141,6 +149,22 @@ def test_softplus_and_its_derivatives_are_accurate_everywhere():
     np.testing.assert_allclose(log_sigmoid(below), -np.logaddexp(0.0, -x[:-1]), rtol=1e-14, atol=1e-320)
     assert np.isinf(softplus(jnp.array(jnp.inf)))
     assert softplus(jnp.array(-jnp.inf)) == 0.0
+
+
+def test_softplus_comes_with_its_slope():
+    x = jnp.asarray([-800.0, -3.0, 0.0, 1e-9, 2.0, 800.0])
+    value, slope = softplus_and_slope(x)
+    np.testing.assert_array_equal(value, softplus(x))
+    np.testing.assert_allclose(slope, special.expit(x), rtol=1e-15)
+
+
+@pytest.mark.parametrize(("dtype", "rounding"), [(np.float64, 1e-15), (np.float32, 3e-7)])
+def test_log_one_plus_is_right_to_rounding(dtype, rounding):
+    t = np.concatenate([np.logspace(-300.0 if dtype == np.float64 else -37.0, 0.0, 4001), [0.0]]).astype(dtype)
+    found, slopes = jit(jax.vmap(jax.value_and_grad(log_one_plus)))(jnp.asarray(t))
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, np.log1p(t.astype(float)), rtol=rounding)
+    np.testing.assert_allclose(slopes, 1.0 / (1.0 + t.astype(float)), rtol=rounding)
 
 
 def test_the_normal_tail_has_no_gap_in_single_precision():

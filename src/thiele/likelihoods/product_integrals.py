@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from thiele.likelihoods.special import softplus
+from thiele.likelihoods.special import softplus_and_slope
 from thiele.quadrature import AbstractQuadrature, cholesky_columns, log_weighted_sum, standard_nodes, weighted_sum
 
 
@@ -48,10 +48,10 @@ def _triangle(k: int) -> list[tuple[int, int]]:
 
 def _pieces(mean: Array, var: Array) -> Pieces:
     k = mean.shape[0] // 2
-    order = np.r_[k : 2 * k, :k]
-    columns = cholesky_columns(var[np.ix_(order, order)])
+    # Rolled, not looked up: of two gathers of the same the compiler keeps both, and all that follows twice.
+    mean, columns = jnp.roll(mean, k), cholesky_columns(jnp.roll(var, (k, k), (0, 1)))
     zero = jnp.zeros((), var.dtype)
-    rows = [[mean[order[i]], *(columns[j][i - j] if i >= j else zero for j in range(k))] for i in range(2 * k)]
+    rows = [[mean[i], *(columns[j][i - j] if i >= j else zero for j in range(k))] for i in range(2 * k)]
     rest = columns[k:]
     V = [sum(rest[c][i - c] * rest[c][j - c] for c in range(j + 1)) for i, j in _triangle(k)]
     return Pieces(jnp.stack([jnp.stack(row) for row in rows]), jnp.stack(V))
@@ -67,11 +67,11 @@ def _given(y: Array, at: Pieces, nodes: Array) -> Given:
     k = at.K.shape[0] // 2
     f = at.K @ nodes
     g, z = f[:k], f[k:]
-    a = softplus(g)
+    a, slope = softplus_and_slope(g)
     place = {pair: i for i, pair in enumerate(_triangle(k))}
     V = lambda i, j: at.V[place[max(i, j), min(i, j)]]  # noqa: E731
     b = jnp.stack([sum(V(i, j) * a[j] for j in range(k)) for i in range(k)])
-    return Given(a, jax.nn.sigmoid(g), z, b, y - jnp.sum(a * z, axis=0), jnp.sum(a * b, axis=0))
+    return Given(a, slope, z, b, y - jnp.sum(a * z, axis=0), jnp.sum(a * b, axis=0))
 
 
 class Slopes(NamedTuple):
