@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from thiele.likelihoods.special import softplus_and_slope
-from thiele.quadrature import AbstractQuadrature, cholesky_columns, log_weighted_sum, standard_nodes, weighted_sum
+from thiele.quadrature import AbstractQuadrature, cholesky_columns, default_quadrature, log_weighted_sum, weighted_sum
 
 
 class Given(NamedTuple):
@@ -59,8 +59,9 @@ def _pieces(mean: Array, var: Array) -> Pieces:
 
 def _nodes(k: int, dtype: jnp.dtype, quadrature: AbstractQuadrature | None) -> tuple[Array, np.ndarray]:
     """(1, x) of all nodes, (1 + k, n), and their weights."""
-    points, weights = standard_nodes(k, dtype, quadrature)
-    return jnp.concatenate([jnp.ones((1, points.shape[0]), dtype), points.T]), weights
+    points, weights = (quadrature or default_quadrature(k)).nodes(k)
+    # One constant, which the compiler knows for the same wherever it is.
+    return jnp.asarray(np.concatenate([np.ones((1, len(points))), points.T]), dtype), weights
 
 
 def _given(y: Array, at: Pieces, nodes: Array) -> Given:
