@@ -192,7 +192,7 @@ FINAL = (
 def iteration_row(found: Found) -> tuple[str, ...]:
     """Seconds, compile seconds and peak memory of the two, and the ratios."""
     cells: list[str] = []
-    for key, form in (("seconds", ".4f"), ("compile", ".1f"), ("peak", ".0f")):
+    for key, form in (("seconds", ".3g"), ("compile", ".1f"), ("peak", ".0f")):
         cells += [number(found, name, key, form) for name in NAMES] + [ratio(found, key)]
     return *head(found), *cells
 

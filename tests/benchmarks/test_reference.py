@@ -40,7 +40,7 @@ def test_turns_take_no_more_iterations_than_the_schedule_has(iterations, expecte
 def test_a_row_has_both_and_the_ratios():
     row = reference.iteration_row(result())
     assert row == (
-        *("coal", "sparse", "CVI", "0.0200", "0.0100", "2.0"),
+        *("coal", "sparse", "CVI", "0.02", "0.01", "2.0"),
         *("6.0", "3.0", "2.0", "400", "200", "2.0"),
     )
     assert len(row) == len(reference.ITERATION)
