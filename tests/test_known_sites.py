@@ -117,7 +117,7 @@ def test_the_energy_is_the_collapsed_bound_of_dense_algebra(name):
 def test_a_known_site_is_the_likelihood(likelihood):
     """log p(y | f) less log t(f) is one number for all f, and no q is asked for."""
     y, unknown = jnp.array(0.7), Marginal(jnp.full(1, jnp.nan), jnp.full((1, 1), jnp.nan))
-    site, repaired, usable = th.CVI().propose(likelihood, y, unknown, Cavity(unknown, jnp.array(False)))
+    site, repaired, usable, _ = th.CVI().propose(likelihood, y, unknown, Cavity(unknown, jnp.array(False)))
     f = jnp.linspace(-3.0, 3.0, 7)
     log_site = site.shift[0] * f - 0.5 * site.precision[0, 0] * f**2
     left = jax.vmap(lambda f: likelihood.log_prob(y, f))(f) - log_site

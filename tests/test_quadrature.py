@@ -7,9 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import logsumexp
 
-from thiele import likelihoods as th
 from thiele.quadrature import (
     GaussHermite,
     MonteCarlo,
@@ -159,67 +157,3 @@ def test_mistakes_are_named():
         MonteCarlo(7).nodes(1)
     with pytest.raises(ValueError, match=r"`var` must have shape \(2, 2\)"):
         expectation(jnp.sum, jnp.zeros(2), jnp.ones(2))
-
-
-# A likelihood, and rows (y, mean, var) where it is far narrower than the Gaussian, far from it, or has two hills.
-TILTED = {
-    "poisson": (
-        th.Poisson(),
-        [(1000, 6, 4), (1000, 0, 0.01), (1000, -10, 4), (0, 6, 4), (3, 1, 0.3), (1e5, 11, 100), (1e6, 0, 0.01)],
-    ),
-    "student-t": (th.StudentT(4.0, 0.1), [(3, 0, 1), (10, 0, 1), (0.1, 0, 1), (5, 0, 0.01), (3, 0, 100), (4.5, 0, 1)]),
-    "bernoulli": (th.Bernoulli(), [(1, 0, 100), (1, -30, 100), (0, 5, 0.1), (1, -10, 1)]),
-    "binomial": (th.Binomial(500), [(0, 0, 4), (500, 0, 4), (12, 0, 4)]),
-}
-
-
-def tilted_on_a_grid(likelihood, y, mean, var, power):
-    """log E p^power and its first two derivatives in the mean, from the moments of a fine sum."""
-    reach = 14.0 * np.sqrt(var)
-    f = np.linspace(mean - reach, max(mean + reach, np.log(max(y, 1.0)) + 2.0 if y > 500 else -np.inf), 1_000_001)
-    log_w = np.asarray(power * likelihood.log_prob(y, jnp.asarray(f))) - 0.5 * (f - mean) ** 2 / var
-    total = logsumexp(log_w)
-    w = np.exp(log_w - total)
-    first = w @ f
-    spread = w @ (f - first) ** 2
-    value = total + np.log((f[1] - f[0]) / np.sqrt(2 * np.pi * var))
-    return value, (first - mean) / var, (spread / var - 1.0) / var
-
-
-@pytest.mark.parametrize("power", [1.0, pytest.param(0.5, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", TILTED)
-def test_a_tilted_normaliser_and_two_derivatives_are_right_where_the_likelihood_is_sharp(name, power):
-    likelihood, rows = TILTED[name]
-    value = lambda m, y, v: likelihood.log_expected_power(y, m, v, power)  # noqa: E731
-    slope = jax.grad(value)
-    y, mean, var = jnp.asarray(np.array(rows, float).T)
-    found = jax.jit(jax.vmap(lambda *a: (value(*a), slope(*a), jax.grad(slope)(*a))))(mean, y, var)
-    truth = np.array([tilted_on_a_grid(likelihood, *row, power) for row in rows]).T
-    np.testing.assert_allclose(found[0], truth[0], rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(found[1], truth[1], rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(found[2], truth[2], rtol=1e-4, atol=1e-7)
-
-
-def test_a_named_rule_is_used_as_it_is():
-    # Twenty nodes spread over a Gaussian of standard deviation two see nothing of a likelihood sixty times narrower.
-    likelihood, (y, mean, var) = th.Poisson(), jnp.array([1000.0, 6.0, 4.0])
-    plain = likelihood.log_expected_power(y, mean, var, 1.0, GaussHermite(20))
-    placed = likelihood.log_expected_power(y, mean, var, 1.0)
-    np.testing.assert_allclose(placed, -8.622834, atol=1e-5)
-    assert abs(plain - placed) > 0.1
-
-
-def test_a_tilted_normaliser_without_variance_is_the_likelihood_with_its_derivatives():
-    likelihood, y = th.Poisson(), jnp.array(3.0)
-    value = lambda m: likelihood.log_expected_power(y, m, jnp.array(0.0), 1.0)  # noqa: E731
-    found = jax.jit(lambda m: (value(m), jax.grad(value)(m), jax.grad(jax.grad(value))(m)))(jnp.array(0.7))
-    rate = np.exp(0.7)
-    np.testing.assert_allclose(found, (3 * 0.7 - rate - np.log(6.0), 3.0 - rate, -rate), rtol=1e-10)
-
-
-def test_the_parameters_of_a_likelihood_have_exact_derivatives_through_the_placed_nodes():
-    def value(scale):
-        return th.StudentT(4.0, scale).log_predictive(jnp.array(3.0), jnp.array(0.0), jnp.array(1.0))
-
-    slope, step = jax.jit(jax.grad(value))(0.1), 1e-5
-    np.testing.assert_allclose(slope, (value(0.1 + step) - value(0.1 - step)) / (2 * step), rtol=1e-6)

@@ -35,6 +35,8 @@ ROOMS = (
     "series",
     "seasons",
     "events",
+    "hills",
+    "tilted",
     "quadrature",
     "likelihoods",
     "rules",

@@ -89,6 +89,8 @@ def one_round(rule: AbstractLocalRule, at: Setting, sites: Site) -> tuple[Float[
     does not (EKS, PL, Laplace), a step with q held may lead away from the maximum, and q follows.
     """
     q, log_z = at.data.smooth(at.chain, sites, held=rule.stationary)
+    if rule.stationary:
+        q = jax.lax.stop_gradient(q)  # so that nobody asks for a derivative that is zero
     found = at.data.visit(rule, at.likelihood, at.chain, q, sites)
     return log_z + found.terms, (mixed(sites, found.target, rule.step), found.repaired)
 

@@ -120,7 +120,8 @@ class Data(NamedTuple):
         """The energy's terms, and new sites for all data; those of missing data are left alone."""
 
         def one(model: AbstractLikelihood, y: Array, q: Marginal, site: Site, nu: Any) -> tuple[Array, Update]:
-            return _terms(rule, model, y, q, site, nu), rule(model, y, q, site, nu)
+            found, known = rule.with_term(model, y, q, site, nu)
+            return _terms(rule, model, y, q, site, nu, known), found
 
         terms, (target, repaired) = each_datum(one, likelihood, self, *_seen(chain, marginals, sites))
         terms = jnp.where(self.mask, terms, 0.0)
@@ -164,11 +165,19 @@ def _seen(chain: Chain | Mixed, marginals: Any, sites: Site) -> tuple[Marginal, 
 
 
 def _terms(
-    rule: AbstractRule, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site, nu: Array | None
+    rule: AbstractRule,
+    likelihood: AbstractLikelihood,
+    y: Array,
+    q: Marginal,
+    site: Site,
+    nu: Array | None,
+    known: Float[Array, ""] | None = None,
 ) -> Float[Array, ""]:
+    """A datum's and its site's; `known`: that of the datum, where a rule has found it."""
     of_datum, of_site = LOCAL[rule.energy]
     left = cavity(q, site, rule.power).marginal if rule.energy == "power_ep" else q
-    return of_datum(rule, likelihood, y, widened(q, nu), widened(left, nu)) + of_site(rule, q, left, site, 1.0)
+    own = of_datum(rule, likelihood, y, widened(q, nu), widened(left, nu)) if known is None else known
+    return own + of_site(rule, q, left, site, 1.0)
 
 
 def observed(y: ArrayLike, **covariates: ArrayLike) -> Data:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import abc
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -26,13 +25,11 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from thiele import small
+from thiele.tilted import log_tilted, standard_deviation
 
 MAXIMUM_NODES = 1_000_000
 # A signed sum below this share of its positive part is rounding and truncation error, not a probability.
 TRUSTED_SHARE = 1e-3
-# The grid of a tilted density: its size, and how far it goes, in standard deviations, where exp(-32) is left out.
-TILTED_NODES = 64
-TAIL = 8.0
 
 
 class Nodes(NamedTuple):
@@ -158,11 +155,6 @@ def cholesky_columns(var: Float[Array, "L L"]) -> list[list[Float[Array, ""]]]:
     return small.cholesky_columns(var, least=lambda entry: eps * jnp.abs(entry) + eps**1.5)
 
 
-def standard_deviation(var: Float[Array, ""]) -> Float[Array, ""]:
-    """√var with a finite derivative at var = 0 and no NaN below it; off by less than 1e-12 in double precision."""
-    return jnp.sqrt(jnp.where(var >= 0.0, var, 0.0) + jnp.finfo(var.dtype).eps ** 1.5)
-
-
 def standard_nodes(dimension: int, dtype: Any, rule: AbstractQuadrature | None) -> tuple[Array, np.ndarray]:
     """Points (n, dimension) in `dtype` and numpy weights (n,); `None` stands for `default_quadrature`."""
     points, weights = (rule or default_quadrature(dimension)).nodes(dimension)
@@ -208,88 +200,6 @@ def gaussian_points(
     return mean + x @ semidefinite_cholesky(var).T, weights
 
 
-class Grid(NamedTuple):
-    """Nodes for one tilted density: f_i, and the logarithms of weight · N(f_i; mean, var)."""
-
-    points: Float[Array, " n"]
-    log_weights: Float[Array, " n"]
-
-
-def tilted_grid(log_fn: Callable[[Array], Array], mean: Float[Array, ""], var: Float[Array, ""]) -> Grid:
-    r"""Nodes for ∫ exp(log_fn(f)) N(f; mean, var) df that find the mass wherever it is and however narrow.
-
-        f = c + s sinh(u),   c = argmax log_fn(f) + log N(f; mean, var),   s² = var/(1 + W var),   W = -log_fn"(c) ≥ 0
-
-    with equal steps in u. Near c the nodes are a fraction of s apart; further out their distance grows in proportion,
-    up to 8 standard deviations beyond both `mean` and c. So two scales are resolved at once, the width s of a sharp
-    likelihood and that of the Gaussian, and the trapezoidal rule in u converges geometrically for a smooth integrand.
-
-    The integral does not depend on where the nodes are, so they may move with `mean` and `var` in any way, and the
-    derivative of the sum is that of the integral up to the rule's own error. They move as c and s do when log_fn is
-    replaced by its quadratic model at c, held fixed. For a Gaussian likelihood the terms that could cancel in the first
-    two derivatives are then zero, and nothing is divided by `var`.
-    """
-    held, constants = jax.closure_convert(log_fn, mean)
-    constants = lax.stop_gradient(constants)
-    start, sd = lax.stop_gradient(mean), standard_deviation(var)
-    z, Wv = _tilted_mode(lambda z, sd: held(start + sd * z, *constants), lax.stop_gradient(sd))
-    fixed_sd = lax.stop_gradient(sd)
-    W = Wv / jnp.square(fixed_sd)
-    shrink = 1.0 / (1.0 + W * jnp.square(sd))
-    # c of the quadratic model, in standard deviations from the mean: equal to z, with the derivatives of the model.
-    away = shrink * sd * (W * (start + fixed_sd * z - mean) + z / fixed_sd)
-    return _sinh_grid(mean, sd, away, jnp.sqrt(shrink))
-
-
-def _tilted_mode(log_fn: Callable[[Array, Array], Array], sd: Array) -> tuple[Array, Array]:
-    """z near a maximum of log_fn(z, sd) - z²/2, and the curvature -∂²log_fn there, or 0 where that is negative.
-
-    A scan finds the hills; of those that matter the sharpest is taken, because nodes around a broad one would miss it.
-    Newton's method inside a bracket climbs it. Nodes follow, not values: a tenth of the hill's width is near enough.
-    """
-    slope = jax.grad(log_fn)
-    curvature = jax.grad(slope)
-    scan = jnp.arange(-2.0 * TAIL, 2.0 * TAIL + 1.0, dtype=sd.dtype) / 2.0
-    heights = jax.vmap(lambda z: log_fn(z, sd) - 0.5 * jnp.square(z))(scan)
-    heights = jnp.where(jnp.isfinite(heights), heights, jnp.finfo(sd.dtype).min / 8.0)
-    rises = jnp.diff(heights, prepend=heights[:1], append=heights[-1:])
-    hill = (rises[:-1] >= 0.0) & (rises[1:] <= 0.0) & (heights > jnp.max(heights) - 0.5 * TAIL**2)
-    top = jnp.argmax(jnp.where(hill, rises[:-1] - rises[1:], -jnp.inf))
-    z = scan[top]
-    # Where the hill lies beyond the scan: its top solves z = slope(z), and a concave function's slope falls.
-    beyond = slope(z, sd)
-    beyond = jnp.where(jnp.isfinite(beyond), beyond, 0.0)
-    low = jnp.where(top == 0, jnp.minimum(z, beyond), z - 0.5)
-    high = jnp.where(top == scan.size - 1, jnp.maximum(z, beyond), z + 0.5)
-
-    def climb(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        z, low, high, _, count = state
-        gradient = slope(z, sd) - z
-        low, high = jnp.where(gradient > 0, z, low), jnp.where(gradient > 0, high, z)
-        width = 1.0 / (1.0 + jnp.maximum(-curvature(z, sd), 0.0))
-        newton = z + gradient * width
-        # Far out on an exponential Newton's steps are short; every third is a bisection.
-        trusted = (newton >= low) & (newton <= high) & (count % 3 < 2)
-        far = ~(jnp.abs(newton - z) <= 0.1 * jnp.sqrt(width))
-        return jnp.where(trusted | ~far, newton, 0.5 * (low + high)), low, high, far, count + 1
-
-    go_on = lambda state: state[3] & (state[4] < 100)  # noqa: E731
-    z, *_ = lax.while_loop(go_on, climb, (z, low, high, jnp.array(True), 0))
-    bend = -curvature(z, sd)
-    return z, jnp.where(bend > 0, bend, 0.0)
-
-
-def _sinh_grid(mean: Array, sd: Array, away: Array, width: Array) -> Grid:
-    """The grid around c = mean + sd · away with s = sd · width."""
-    held, narrow = lax.stop_gradient((away, width))
-    left = jnp.arcsinh((TAIL + jnp.maximum(held, 0.0)) / narrow)
-    right = jnp.arcsinh((TAIL + jnp.maximum(-held, 0.0)) / narrow)
-    u = jnp.linspace(-left, right, TILTED_NODES)
-    z = away + width * jnp.sinh(u)
-    log_step = jnp.log((left + right) / ((TILTED_NODES - 1) * math.sqrt(2.0 * math.pi)))
-    return Grid(mean + sd * z, log_step + jnp.log(width * jnp.cosh(u)) - 0.5 * jnp.square(z))
-
-
 def expectation(
     fn: Callable[[Array], Any],
     mean: Float[Array, "*L"],
@@ -306,14 +216,16 @@ def log_expectation(
     mean: Float[Array, "*L"],
     var: Float[Array, "*L *L"],
     rule: AbstractQuadrature | None = None,
+    *,
+    one_hill: bool = False,
 ) -> Float[Array, ""]:
     """log E[exp(log_fn(f))], f ~ N(mean, var), without overflow; see `log_weighted_sum` for negative weights.
 
-    In one dimension `None` places the nodes by `tilted_grid`.
+    In one dimension `None` places the nodes by what `log_fn` says (`thiele.tilted`), which takes less where it is known
+    to be concave, `one_hill`.
     """
     if rule is None and jnp.ndim(mean) == 0:
         dtype = jnp.result_type(mean, var, 1.0)
-        points, log_weights = tilted_grid(log_fn, jnp.asarray(mean, dtype), jnp.asarray(var, dtype))
-        return jax.nn.logsumexp(jax.vmap(log_fn)(points) + log_weights)
+        return log_tilted(log_fn, jnp.asarray(mean, dtype), jnp.asarray(var, dtype), one_hill=one_hill)
     points, weights = gaussian_points(mean, var, rule)
     return log_weighted_sum(jax.vmap(log_fn)(points), weights)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jax.dtypes import float0
 from jaxtyping import Array, Float
@@ -18,6 +19,17 @@ from jaxtyping import Array, Float
 def is_still(tangent: Any) -> bool:
     """Whether a tangent is known to be zero."""
     return isinstance(tangent, SymbolicZero)
+
+
+def written_out(tangents: Any) -> Any:
+    """All tangents as arrays, where a rule can do without being told which are zero."""
+
+    def written(tangent: Any) -> Any:
+        if not is_still(tangent):
+            return tangent
+        return (np if tangent.dtype == float0 else jnp).zeros(tangent.shape, tangent.dtype)
+
+    return jax.tree.map(written, tangents, is_leaf=is_still)
 
 
 def change(slopes: Any, tangents: Any) -> Float[Array, ""]:

@@ -17,7 +17,7 @@ from jax import lax
 from jax.dtypes import float0
 from jaxtyping import Array, Float
 
-from thiele.slopes import change, is_still, moving
+from thiele.slopes import change, is_still, moving, written_out
 
 # `function(θ, group, carried)` is the group's share of the sum, and what is carried on to the next group.
 Share = Callable[[Any, Any, Any], tuple[Float[Array, ""], Any]]
@@ -51,7 +51,7 @@ def _(
     some, changes, whole = moving(theta, tangents[0])
     still = all(map(is_still, jax.tree.leaves(tangents[1:], is_leaf=is_still)))
     if not still or sum(x.size for x in some) > MOST_ON_THE_WAY:
-        return jax.jvp(partial(total, function), primals, jax.tree.map(_written_out, tangents, is_leaf=is_still))
+        return jax.jvp(partial(total, function), primals, written_out(tangents))
 
     def share(some: list[Array], group: Any, carried: Any) -> tuple[Array, Any]:
         return function(whole(some), group, carried)
@@ -63,12 +63,6 @@ def _(
     none = jax.tree.map(jnp.zeros_like, some)
     (found, slopes, carried), _ = lax.scan(jax.checkpoint(step), (jnp.zeros(()), none, start), groups)
     return (found, carried), (change(slopes, changes), jax.tree.map(_no_change, carried))
-
-
-def _written_out(tangent: Any) -> Any:
-    if not is_still(tangent):
-        return tangent
-    return (np if tangent.dtype == float0 else jnp).zeros(tangent.shape, tangent.dtype)
 
 
 def _no_change(x: Array) -> Any:

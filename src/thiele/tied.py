@@ -295,7 +295,9 @@ def tile_sums(
     of_datum, _ = LOCAL[rule.energy]
 
     def one(model: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> tuple[Array, Any]:
-        return of_datum(rule, model, y, q, left.marginal), rule.propose(model, y, q, left)
+        found = rule.propose(model, y, q, left)
+        term = of_datum(rule, model, y, q, left.marginal) if found.term is None else found.term
+        return term, found[:3]
 
     terms, (wanted, repaired, usable) = _each(one, likelihood, tile, projection, q, left)
     shift, precision = wanted

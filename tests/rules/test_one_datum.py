@@ -125,12 +125,12 @@ def test_an_outlier_widens_q_within_bounds_and_pulls_the_mean(name):
 
 def test_negative_precision_stops_at_half_that_of_the_rest():
     at = jnp.array([[-9.0]]), jnp.ones(1), jnp.array([2.0])
-    site, repaired, usable = gradient_matched(*at, rest=jnp.array([[0.5]]))
+    site, repaired, usable, _ = gradient_matched(*at, rest=jnp.array([[0.5]]))
     assert repaired
     assert usable
     np.testing.assert_allclose((site.precision[0, 0], site.shift[0]), (-1.0, -1.0))
     # Ten data that share a site may all ask for it, and the sum must leave a density too.
-    shared, _, _ = gradient_matched(*at, rest=jnp.array([[0.5]]), tied=10.0)
+    shared, *_ = gradient_matched(*at, rest=jnp.array([[0.5]]), tied=10.0)
     np.testing.assert_allclose(shared.precision[0, 0], -0.1)
 
 

@@ -98,19 +98,19 @@ class AbstractLikelihood(Parametric):
         self, y: Array, mean: Array, var: Array, power: Array | float, quadrature: AbstractQuadrature | None = None
     ) -> Float[Array, ""]:
         """log E p(y | f)^power, the normaliser of the tilted distribution (paper, section 4.2)."""
-        return log_expectation(lambda f: power * self.log_prob(y, f), mean, var, quadrature)
+        return log_expectation(lambda f: power * self.log_prob(y, f), mean, var, quadrature, one_hill=self.log_concave)
 
-    def tilted_slopes(
+    def tilted_moments(
         self, y: Array, mean: Array, var: Array, power: Array | float, quadrature: AbstractQuadrature | None = None
-    ) -> tuple[Array, Array]:
-        """First and second derivative of `log_expected_power` in the mean."""
+    ) -> tuple[Array, Array, Array]:
+        """`log_expected_power`, with its first and its second derivative in the mean."""
 
-        def slope(m: Array) -> tuple[Array, Array]:
-            first = jax.grad(lambda m: self.log_expected_power(y, m, var, power, quadrature))(m)
-            return first, first
+        def slope(m: Array) -> tuple[Array, tuple[Array, Array]]:
+            found = jax.value_and_grad(lambda m: self.log_expected_power(y, m, var, power, quadrature))(m)
+            return found[1], found
 
-        second, first = jax.jacfwd(slope, has_aux=True)(mean)
-        return first, second
+        second, (value, first) = jax.jacfwd(slope, has_aux=True)(mean)
+        return value, first, second
 
     def log_predictive(
         self, y: Array, mean: Array, var: Array, quadrature: AbstractQuadrature | None = None

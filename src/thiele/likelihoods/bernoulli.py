@@ -56,7 +56,7 @@ class Bernoulli(AbstractInteger):
         link = PROBABILITY_LINKS[self.link]
         if link.marginal_scale is not None and isinstance(power, (int, float)) and power == 1:
             return link.log_cdf((2.0 * y - 1.0) * mean / link.marginal_scale(var))
-        return log_expectation(lambda f: power * self.log_prob(y, f), mean, var, quadrature)
+        return log_expectation(lambda f: power * self.log_prob(y, f), mean, var, quadrature, one_hill=self.log_concave)
 
     def predict_mean_var(self, mean, var, quadrature=None):
         link = PROBABILITY_LINKS[self.link]

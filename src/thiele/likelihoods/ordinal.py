@@ -71,7 +71,7 @@ class Ordinal(AbstractInteger):
         link = PROBABILITY_LINKS[self.link]
         if link.marginal_scale is not None and isinstance(power, (int, float)) and power == 1:
             return self._log_prob(y, mean, link.marginal_scale(var))
-        return log_expectation(lambda f: power * self.log_prob(y, f), mean, var, quadrature)
+        return log_expectation(lambda f: power * self.log_prob(y, f), mean, var, quadrature, one_hill=self.log_concave)
 
     def initial_guess(self, y: ArrayLike) -> dict[str, np.ndarray]:
         values = np.asarray(y)[~np.isnan(y)]

@@ -47,8 +47,9 @@ class SubbandProduct(AbstractConditionallyGaussian):
     def log_expected_power(self, y, mean, var, power, quadrature=None):
         return log_expected_normal(quadrature, y, mean, var, self.variance, power)
 
-    def tilted_slopes(self, y, mean, var, power, quadrature=None):
-        return tilted_slopes(quadrature, y, mean, var, self.variance, power)
+    def tilted_moments(self, y, mean, var, power, quadrature=None):
+        value = self.log_expected_power(y, mean, var, power, quadrature)
+        return value, *tilted_slopes(quadrature, y, mean, var, self.variance, power)
 
     def initial_guess(self, y: ArrayLike) -> dict[str, np.ndarray]:
         return {"variance": noise_variance(y)}

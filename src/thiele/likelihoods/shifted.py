@@ -63,8 +63,8 @@ class Shifted(AbstractLikelihood):
     def log_expected_power(self, y, mean, var, power, quadrature=None):
         return self.likelihood.log_expected_power(y, mean + self.offset, var, power, quadrature)
 
-    def tilted_slopes(self, y, mean, var, power, quadrature=None):
-        return self.likelihood.tilted_slopes(y, mean + self.offset, var, power, quadrature)
+    def tilted_moments(self, y, mean, var, power, quadrature=None):
+        return self.likelihood.tilted_moments(y, mean + self.offset, var, power, quadrature)
 
     def predict_mean_var(self, mean, var, quadrature=None):
         return self.likelihood.predict_mean_var(mean + self.offset, var, quadrature)

@@ -22,14 +22,36 @@ def log_cap(dtype: jnp.dtype) -> float:
     return 0.45 * math.log(float(jnp.finfo(dtype).max))
 
 
+@jax.custom_jvp
 def capped_exp(x: Array) -> Array:
     """exp(x) up to x = c, its tangent exp(c) (1 + x - c) beyond, with c = `log_cap`.
 
     A clipped value would have a zero derivative and an overflowing one none; the tangent keeps the slope's sign, so
     that an optimiser that strays this far is sent back.
     """
-    cap = log_cap(jnp.result_type(x, 1.0))
-    return jnp.exp(jnp.minimum(x, cap)) * (1.0 + jnp.maximum(x - cap, 0.0))
+    return _slope_of_capped_exp(x) * (1.0 + jnp.maximum(x - _cap(x), 0.0))
+
+
+@jax.custom_jvp
+def _slope_of_capped_exp(x: Array) -> Array:
+    return jnp.exp(jnp.minimum(x, _cap(x)))
+
+
+@capped_exp.defjvp
+def _capped_exp_jvp(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    return capped_exp(x), _slope_of_capped_exp(x) * dx
+
+
+@_slope_of_capped_exp.defjvp
+def _slope_of_capped_exp_jvp(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    slope = _slope_of_capped_exp(x)
+    return slope, jnp.where(x < _cap(x), slope, 0.0) * dx
+
+
+def _cap(x: Array) -> float:
+    return log_cap(jnp.result_type(x, 1.0))
 
 
 def softplus(x: Array) -> Array:

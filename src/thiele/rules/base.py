@@ -22,11 +22,14 @@ LARGEST_NEGATIVE_SHARE = 0.5
 
 
 class Proposal(NamedTuple):
-    """The site that a datum asks for, whether it had to be repaired to be one, and whether it can be used at all."""
+    """The site that a datum asks for, whether it had to be repaired to be one, and whether it can be used at all; the
+    datum's term of the rule's energy, where that was found on the way.
+    """
 
     site: Site
     repaired: Bool[Array, ""]
     usable: Bool[Array, ""]
+    term: Float[Array, ""] | None = None
 
 
 class Update(NamedTuple):
@@ -81,13 +84,19 @@ class AbstractLocalRule(AbstractRule):
 
         With `nu`, q and the site are about a, and the latent values are f = a + N(0, ν).
         """
+        return self.with_term(likelihood, y, q, site, nu)[0]
+
+    def with_term(
+        self, likelihood: AbstractLikelihood, y: Array, q: Marginal, site: Site, nu: Float[Array, " L"] | None
+    ) -> tuple[Update, Float[Array, ""] | None]:
+        """The same, and the datum's term of the energy, where that was found on the way."""
         left = cavity(q, site, self.power)
         found = self.propose(likelihood, y, widened(q, nu), left._replace(marginal=widened(left.marginal, nu)))
         new = found.site
         if nu is not None and self.in_cavity:
             new = through_noise(new, jnp.diag(nu), self.power)
         kept = Site(*(jnp.where(found.usable, a, b) for a, b in zip(new, site, strict=True)))
-        return Update(kept, found.repaired | ~found.usable)
+        return Update(kept, found.repaired | ~found.usable), found.term
 
 
 def gradient_matched(

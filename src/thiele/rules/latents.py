@@ -70,17 +70,17 @@ def log_expected_power(
     return likelihood.log_expected_power(y, *_moments(likelihood, mean, var), power, quadrature)
 
 
-def tilted_slopes(
+def tilted_moments(
     likelihood: AbstractLikelihood,
     y: Array,
     mean: Float[Array, " L"],
     var: Float[Array, "L L"],
     power: float,
     quadrature: AbstractQuadrature | None,
-) -> tuple[Float[Array, " L"], Float[Array, "L L"]]:
-    """First and second derivative of `log_expected_power` in the mean."""
-    first, second = likelihood.tilted_slopes(y, *_moments(likelihood, mean, var), power, quadrature)
-    return jnp.reshape(first, mean.shape), jnp.reshape(second, var.shape)
+) -> tuple[Float[Array, ""], Float[Array, " L"], Float[Array, "L L"]]:
+    """`log_expected_power`, with its first and its second derivative in the mean."""
+    value, first, second = likelihood.tilted_moments(y, *_moments(likelihood, mean, var), power, quadrature)
+    return value, jnp.reshape(first, mean.shape), jnp.reshape(second, var.shape)
 
 
 def predict_mean_var(

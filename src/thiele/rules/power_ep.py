@@ -12,7 +12,7 @@ from thiele import small
 from thiele.likelihoods import AbstractLikelihood
 from thiele.quadrature import AbstractQuadrature
 from thiele.rules.base import AbstractLocalRule, Cavity, Marginal, Proposal, gradient_matched
-from thiele.rules.latents import tilted_slopes
+from thiele.rules.latents import tilted_moments
 
 
 class PowerEP(AbstractLocalRule):
@@ -40,8 +40,8 @@ class PowerEP(AbstractLocalRule):
 
     def propose(self, likelihood: AbstractLikelihood, y: Array, q: Marginal, left: Cavity) -> Proposal:
         mean, var = left.marginal
-        first, second = tilted_slopes(likelihood, y, mean, var, self.power, self.quadrature)
+        value, first, second = tilted_moments(likelihood, y, mean, var, self.power, self.quadrature)
         narrowing = jnp.eye(mean.shape[0], dtype=var.dtype) + second @ var
         share = -second / narrowing if mean.shape[0] == 1 else -small.solve(narrowing, second)[0]
         matched = gradient_matched(share / self.power, first / self.power, mean + var @ first, var, left.tied)
-        return matched._replace(usable=matched.usable & left.proper)
+        return matched._replace(usable=matched.usable & left.proper, term=value / self.power)
