@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from tests.likelihoods.registry import LIKELIHOODS, moments
+from tests.likelihoods.registry import LIKELIHOODS, long, moments
 from thiele import likelihoods as th
 from thiele.quadrature import GaussHermite
 from thiele.tilted import Tilted, at_fixed_nodes, log_tilted
@@ -109,7 +109,7 @@ def test_sums_agree_with_derivatives_of_a_plain_sum():
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("name", long(LIKELIHOODS))
 def test_moments_are_the_normaliser_and_its_derivatives(name):
     likelihood, ys = LIKELIHOODS[name]
     y, (mean, var) = jnp.asarray(ys[0]), map(jnp.asarray, moments(likelihood))

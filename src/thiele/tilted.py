@@ -76,7 +76,7 @@ Arguments = tuple[Float[Array, ""], Float[Array, ""], list[Any]]
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _value(of: Tilted, mean: Array, var: Array, constants: list[Any]) -> Array:
-    return _moments(of, mean, var, constants).value
+    return _moments(of, mean, var, constants, slopes=False).value
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -201,25 +201,32 @@ class Moments(NamedTuple):
     curvature: Float[Array, ""]
 
 
-def _moments(of: Tilted, mean: Array, var: Array, constants: list[Any]) -> Moments:
-    """Of one datum; of all data along one axis together, with theirs as the last: loops over it are vectors."""
+def _moments(of: Tilted, mean: Array, var: Array, constants: list[Any], *, slopes: bool = True) -> Moments:
+    """Of one datum; of all data along one axis together, with theirs as the last: loops over it are vectors. Without
+    `slopes` only the value is what it is called.
+    """
 
     @custom_vmap
     def of_one(mean: Array, var: Array, constants: list[Any]) -> Moments:
         lifted = jax.tree.map(lambda x: x[None], (mean, var, constants))
-        return jax.tree.map(lambda x: x[0], _of_all(of, *lifted, [0] * len(constants)))
+        return jax.tree.map(lambda x: x[0], _of_all(of, *lifted, [0] * len(constants), slopes))
 
     @of_one.def_vmap
     def _(size: int, mapped: Any, mean: Array, var: Array, constants: list[Any]) -> tuple[Moments, Moments]:
         mean, var = (jnp.broadcast_to(x, size) for x in (mean, var))
         along = [0 if one else None for one in mapped[2]]
-        return _of_all(of, mean, var, constants, along), Moments(True, True, True)
+        return _of_all(of, mean, var, constants, along, slopes), Moments(True, True, True)
 
     return of_one(mean, var, constants)
 
 
 def _of_all(
-    of: Tilted, mean: Float[Array, " n"], var: Float[Array, " n"], constants: list[Any], along: list[int | None]
+    of: Tilted,
+    mean: Float[Array, " n"],
+    var: Float[Array, " n"],
+    constants: list[Any],
+    along: list[int | None],
+    slopes: bool,
 ) -> Moments:
     sd = standard_deviation(var)
     hill = jax.vmap(partial(find_hill, *of), in_axes=(0, 0, along))(mean, sd, constants)
@@ -227,7 +234,13 @@ def _of_all(
     nodes, height = _nodes(hill), log_fn(mean + sd * hill.top, *constants) - 0.5 * jnp.square(hill.top)
     height = jnp.where(jnp.isfinite(height), height, 0.0)
     most = 0.9 * float(np.log(jnp.finfo(sd.dtype).max))
-    at_all = jax.vmap(lambda f, *constants: with_slopes(lambda f: of.log_fn(f, *constants), f), (0, *along))
+
+    def at_each(f: Array, *constants: Any) -> tuple[Array, Array, Array]:
+        if slopes:
+            return with_slopes(lambda f: of.log_fn(f, *constants), f)
+        return of.log_fn(f, *constants), jnp.zeros_like(f), jnp.zeros_like(f)
+
+    at_all = jax.vmap(at_each, (0, *along))
 
     def at_one(g: Float[Array, " n"], stretch: Float[Array, " n"]) -> Sums:
         z = hill.top + hill.width * g
