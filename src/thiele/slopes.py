@@ -21,6 +21,11 @@ def is_still(tangent: Any) -> bool:
     return isinstance(tangent, SymbolicZero)
 
 
+def all_still(tangents: Any) -> bool:
+    """Whether all are."""
+    return all(map(is_still, jax.tree.leaves(tangents, is_leaf=is_still)))
+
+
 def written_out(tangents: Any) -> Any:
     """All tangents as arrays, where a rule can do without being told which are zero."""
 

@@ -17,7 +17,7 @@ from jax import lax
 from jax.dtypes import float0
 from jaxtyping import Array, Float
 
-from thiele.slopes import change, is_still, moving, written_out
+from thiele.slopes import all_still, change, moving, written_out
 
 # `function(θ, group, carried)` is the group's share of the sum, and what is carried on to the next group.
 Share = Callable[[Any, Any, Any], tuple[Float[Array, ""], Any]]
@@ -49,8 +49,7 @@ def _(
 ) -> tuple[tuple[Array, Any], tuple[Array, Any]]:
     theta, groups, start = primals
     some, changes, whole = moving(theta, tangents[0])
-    still = all(map(is_still, jax.tree.leaves(tangents[1:], is_leaf=is_still)))
-    if not still or sum(x.size for x in some) > MOST_ON_THE_WAY:
+    if not all_still(tangents[1:]) or sum(x.size for x in some) > MOST_ON_THE_WAY:
         return jax.jvp(partial(total, function), primals, written_out(tangents))
 
     def share(some: list[Array], group: Any, carried: Any) -> tuple[Array, Any]:

@@ -33,7 +33,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jaxtyping import Array, Bool, Float
 
 from thiele.hills import TAIL, Hill, find_hill, with_slopes
-from thiele.slopes import is_still, written_out
+from thiele.slopes import all_still, is_still, written_out
 
 # Nodes that are visited together, and by how much of a step those of each visit are moved: they lie between all before
 # them, so that 1, 2 and 4 visits are a rule with even steps.
@@ -106,7 +106,7 @@ def _(of: Tilted, primals: Arguments, tangents: Arguments) -> tuple[Array, Array
 @partial(_value_and_slope.defjvp, symbolic_zeros=True)
 def _(of: Tilted, primals: Arguments, tangents: Arguments) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     found = _all(of, *primals)
-    if _all_still(tangents[1:]):
+    if all_still(tangents[1:]):
         change = found.curvature * tangents[0]
     else:
         change = jax.jvp(jax.grad(partial(at_fixed_nodes, of)), primals, written_out(tangents))[1]
@@ -129,14 +129,10 @@ def _change_of_value(of: Tilted, found: Moments, primals: Arguments, tangents: A
         change = change + found.slope * by_mean
     if not is_still(by_var):
         change = change + 0.5 * (found.curvature + jnp.square(found.slope)) * by_var
-    if not _all_still(by_constants):
+    if not all_still(by_constants):
         plain = partial(at_fixed_nodes, of, mean, var)
         change = change + jax.jvp(plain, (constants,), (written_out(by_constants),))[1]
     return change
-
-
-def _all_still(tangents: Any) -> bool:
-    return all(map(is_still, jax.tree.leaves(tangents, is_leaf=is_still)))
 
 
 # Nodes.
